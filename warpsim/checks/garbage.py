@@ -11,6 +11,7 @@ import numpy as np
 from warpsim.checks.difference import DECIDED, Decided, Reached
 from warpsim.checks.undefined_bits import known_of
 from warpsim.checks.undefined_memory import written_cells
+from warpsim.checks.undefined_products import Unfinished
 from warpsim.checks.undefined_registers import HIGH, UNDEFINED, ones, undefined
 from warpsim.checks.uninitialised import Uninitialised
 from warpsim.errors import ExecutionError, Finding
@@ -181,6 +182,10 @@ class Refilled(Uninitialised):
         """Fill memory from malloc."""
         super().memory_allocated(machine, group, allocation)
         self._garbage.fill_global(allocation)
+
+    def _spoil(self, machine: Machine, group: Group, instruction: Instruction, part: Unfinished) -> None:
+        super()._spoil(machine, group, instruction, part)
+        self._garbage.fill_registers(group, {r for o in instruction.outputs for r in o.registers})
 
     def _multiply(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         early = bool(self._unfinished)

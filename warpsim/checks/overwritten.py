@@ -51,7 +51,8 @@ def overwritten(machine: Machine, then: Group, threads: Array, part: Unfinished,
             new, old = np.where(mine, file[group.selection.positions], np.uint32(0)), undefined(group, slot)
             if new.any():
                 put(group, slot, new if old is None else together(old, new))
-                known.put(group, slot, origin)
+                if old is None or known.get(group, slot) is None:
+                    known.put(group, slot, origin)
                 changed.add(slot)
         if decided is not None and decided.garbage is not None:
             decided.garbage.fill_registers(group, changed)

@@ -39,6 +39,8 @@ class Unfinished:
     columns: Array
     nbytes: int
     place: Instruction | None
+    rule: str = "async-read-early"
+    """That is broken if it matters."""
 
 
 class UndefinedMatrix(SharedMatrix):
@@ -73,7 +75,7 @@ def early(machine: Machine, group: Group, instruction: Instruction, part: Unfini
     message = f"shared address 0x{int(part.address[0]):x} is read while an unfinished copy writes it"
     found: Finding = attrs.evolve(
         party(machine.launch, machine.batch, group, message),
-        values={UNFINISHED: ("async-read-early", instruction, part.place)},
+        values={UNFINISHED: (part.rule, instruction, part.place)},
     )
     return found
 

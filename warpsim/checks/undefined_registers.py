@@ -33,6 +33,7 @@ UNFINISHED = "unfinished"
 """Key, in the values of an origin, of the rule by which a wgmma read too early or too late, its place, and the other party."""
 PRODUCT_ADVICE = {
     "async-read-early": "wait for the copy (wait_group, or the phase of its mbarrier) before the product reads it",
+    "race": "",
     "async-smem-overwrite": "wait until the product has read its matrices (wgmma.wait_group) before writing there again",
 }
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from warpsim.analysis.undefined import AT_BARRIERS, DECIDE
 from warpsim.checks.difference import Again, decide, judge, remember, report_use
+from warpsim.checks.race.unused import undefined_reads
 from warpsim.checks.undefined_bits import TransferFunction, check_end, known_of, transfer_of
 from warpsim.checks.undefined_memory import UndefinedMemory, check_argument, landed, muted, stored, written_cells
 from warpsim.checks.undefined_products import Unfinished, early, without
@@ -185,8 +186,9 @@ class Uninitialised(WrittenBytes):
         if access.writes:
             bits.mark(place, columns, access.nbytes, access.active, rows=False)
             return
+        self._unfinished += undefined_reads(machine)
         everywhere = columns.size == bits.n_columns and place.shape[2] == 1 and group.warps.dense
-        if bits.lacks(place, columns, access.nbytes, access.active, rows=everywhere):
+        if self._unfinished or bits.lacks(place, columns, access.nbytes, access.active, rows=everywhere):
             self._meet(machine, group)
 
     def tensor_freed(
@@ -245,6 +247,7 @@ class Uninitialised(WrittenBytes):
             for which, copy in unfinished_reads(machine, address, columns, limits, nbytes):
                 places, owners = (each.reshape(-1)[which] for each in np.broadcast_arrays(address, columns))
                 self._unfinished.append(Unfinished(places, owners, nbytes, copy.place))
+            self._unfinished += undefined_reads(machine)
         lacks = not bits.covers(*limits) and bits.lacks(address, columns, nbytes, None, rows=False)
         if soft and (lacks or self._unfinished):
             self._product = present(group)
@@ -322,9 +325,8 @@ class Uninitialised(WrittenBytes):
             self._multiply(machine, group, instruction)
             return
         self._product = None  # of a warp that waits for its warpgroup
-        begun, met = self._begun, self._met
-        self._begun = self._met = None
-        loaded = met is not None and met.group is group and _take(machine, met)
+        begun = self._begun
+        self._begun, loaded = None, self._loaded(machine, group, instruction)
         if begun is None or begun.group is not group or begun.flow.instruction is not instruction:
             return
         flow = begun.flow
@@ -349,6 +351,23 @@ class Uninitialised(WrittenBytes):
                 put(group, slot, whole if before is None else together(before, whole))
             if (slot != source or begun.active is None) and undefined(group, slot) is not None:
                 known_origins.put(group, slot, known_origins.read(machine, group, source, instruction))
+
+    def _loaded(self, machine: Machine, group: Group, instruction: Instruction) -> bool:
+        """Give registers the undefined bits that the step read from memory, if it did."""
+        met, unfinished = self._met, self._unfinished
+        self._met, self._unfinished = None, []
+        if met is None or met.group is not group:
+            return False
+        with without(shadow(machine, "shared"), unfinished):
+            loaded = _take(machine, met)
+        if unfinished:
+            self._spoil(machine, group, instruction, unfinished[0])
+        return loaded
+
+    def _spoil(self, machine: Machine, group: Group, instruction: Instruction, part: Unfinished) -> None:
+        """Note where the undefined bits of rows come from that were read while they were written."""
+        for slot in transfer_of(group.plan, instruction).written:
+            origins(machine).put(group, slot, early(machine, group, instruction, part))
 
     def _multiply(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Give the accumulators of a wgmma their undefined bits."""

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
-from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks
+from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, is_found
 from warpsim.checks.race.reports import EXITED, IN_TURN, UNFENCED, Race, Reports
+from warpsim.checks.race.unused import ROW, UNDECIDED, row_readers
 from warpsim.checks.race.vector_clocks import ALL, INITS
 from warpsim.isa.traits import Mbarrier
 from warpsim.machine.machine import Machine
@@ -111,7 +112,7 @@ class AccessChecks:
             if remote.any():
                 cells.of("remote")[index[remote]] = epoch[remote]
         for kind, was_write in self._against(cells, write=accesses.write):
-            self._check(machine, group, accesses, cells.of(kind).take(index), was_write=was_write)
+            self._check(machine, group, accesses, index, cells.of(kind).take(index), was_write=was_write)
         if accesses.write:
             self._note_writers(machine, group, accesses, index, epoch)
         elif readers is not None:
@@ -201,8 +202,10 @@ class AccessChecks:
 
     # ---- checking ----------------------------------------------------------------------------
 
-    def _check(self, machine: Machine, group: Group, accesses: Accesses, seen: Array, *, was_write: bool) -> None:
-        """Compare the accesses with those in the cells."""
+    def _check(
+        self, machine: Machine, group: Group, accesses: Accesses, index: Array, seen: Array, *, was_write: bool
+    ) -> None:
+        """Compare the accesses with those in the cells of an ``index``."""
         order, allocation, write = self.clocks.order, accesses.allocation, accesses.write
         first, last = accesses.first, accesses.last
         top = int(seen.max()) if len(seen) else 0
@@ -227,16 +230,42 @@ class AccessChecks:
         gone = bad & False
         if order.left is not None:
             gone = bad & ~np.logical_or.reduce(self._unordered(pairs, ends, kinds, stayed=True))
-        for some, reason in ((bad & ~near & ~gone, ""), (near & ~gone, IN_TURN), (gone, EXITED)):
+        plain = bad & ~near & ~gone
+        rows = plain & self._read_rows(machine, accesses, pairs.times, was_write=was_write)
+        here = pairs.ends[0] if len(wrong) == 1 else np.where(wrong[0], *pairs.ends)
+        for some, reason in ((plain & ~rows, ""), (rows, ""), (near & ~gone, IN_TURN), (gone, EXITED)):
             if some.any():
-                here = pairs.ends[0] if len(wrong) == 1 else np.where(wrong[0], *pairs.ends)
-                cta, found = machine.batch.ctas[here % self.clocks.n_ctas], np.flatnonzero(some)
-                which = int(found[np.lexsort((here[found], cta[found]))[0]])  # the thread that the finding names first
                 if not reason and self._is_signalled(pairs, wrong):
                     reason = UNFENCED
+                reads = self._rows(pairs, here, rows, accesses, index) if some is rows else None
+                cta, found = machine.batch.ctas[here % self.clocks.n_ctas], np.flatnonzero(some)
+                which = int(found[np.lexsort((here[found], cta[found]))[0]])  # the thread that the finding names first
                 at, thread, time = accesses.at[pairs.chosen[which]], pairs.theirs[which], pairs.times[which]
-                race = Race(int(at), int(thread), int(time), allocation, write, was_write, reason)
+                race = Race(int(at), int(thread), int(time), allocation, write, was_write, reason, reads)
                 self.reports.report(machine, group, here[some], race)
+
+    def _read_rows(self, machine: Machine, accesses: Accesses, times: Array, *, was_write: bool) -> Array | bool:
+        """Which of two accesses, now and at these times, are of matrix rows that are read and that may reach no result."""
+        if accesses.write == was_write or accesses.allocation is not None or UNDECIDED not in machine.launch.notes:
+            return False
+        distinct, which = np.unique(-1 if was_write else times, return_inverse=True)
+        readers = map(self.clocks.launch.access, distinct.tolist())
+        found = [is_found(machine.launch.plan, reader, row_readers) for reader in readers]
+        return np.array(found)[which.reshape(-1)]
+
+    def _rows(self, pairs: _Pairs, here: Array, some: Array, accesses: Accesses, index: Array) -> Array:
+        """What is read of the rows of ``some`` pairs, as `Undecided` has it: now, or from when nothing orders it before what is
+        done ``here`` now."""
+        theirs, high = pairs.theirs[some], np.full(np.count_nonzero(some), self.clocks.now)
+        low = np.zeros_like(high) if accesses.write else high
+        while (low < high).any():
+            middle = (low + high) // 2
+            apart = self.clocks.order.unordered(theirs, middle, here[some])
+            low, high = np.where(apart, low, middle + 1), np.where(apart, middle, high)
+        cells, index = accesses.cells, index[pairs.chosen[some]]
+        columns = index % cells.width if cells.width > 1 else np.full_like(index, -1)
+        rows = index // cells.width * cells.granule & -ROW
+        return np.unique(np.stack([rows, columns, high, np.full_like(high, self.clocks.now)], axis=1), axis=0)
 
     def _unordered(self, pairs: _Pairs, ends: list[Array], kinds: Array | int, *, stayed: bool = False) -> list[Array]:
         """For each end, a mask of the pairs that nothing orders; asked in one call, because most pairs are few."""

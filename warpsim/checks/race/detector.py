@@ -14,19 +14,22 @@ from warpsim.checks.async_global import GlobalSources, Source, changed, clashing
 from warpsim.checks.async_reuse import unfinished_reads
 from warpsim.checks.cells import SHIFT, THREAD, Cells, cells_of, note_strided
 from warpsim.checks.race import RULE as RACE
+from warpsim.checks.race import unused
 from warpsim.checks.race.accesses import AccessChecks, Accesses
 from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Role, alike
 from warpsim.checks.race.flags import FlagAccess, Flags
 from warpsim.checks.race.reports import Reports, check_exit
 from warpsim.checks.undefined_registers import travels
+from warpsim.errors import Finding
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.collectives import Members
 from warpsim.machine.machine import Machine
-from warpsim.machine.reporting import present
+from warpsim.machine.reporting import ends_launch, present
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Footprint, GlobalTarget, Transfer
 from warpsim.machine.values import Affine, Array
@@ -102,9 +105,17 @@ class Races:
         if access.active is not None:
             mask = np.broadcast_to(access.active, shape)
             at, first, last, columns = at[mask], first[mask], last[mask], columns[mask]
+        if not write:
+            self._look(machine, at, columns)
         accesses = Accesses(self.clocks.shared_cells, at, access.nbytes, first, last, columns, write=write)
         self.checks.flat(machine, group, accesses)
         self.reports.settle(machine, group, None, None)
+
+    def _look(self, machine: Machine, address: Array, columns: Array) -> None:
+        """Find rows that are undefined in this run."""
+        again = machine.launch.notes.get(unused.AGAIN)
+        if again is not None:
+            again.look(address, columns, self.clocks.now, self.clocks.launch.access(-1))
 
     def globals(self, machine: Machine, group: Group, allocation: Allocation, access: MemoryAccess) -> None:
         """Check an access to one allocation of global memory: absolute addresses that broadcast over the group."""
@@ -147,6 +158,7 @@ class Races:
             early = [found for found, _ in unfinished_reads(machine, at, where, limits, 16)]
             kept = np.delete(np.arange(at.size), np.concatenate(early)) if early else ...
             at, where, first = at[kept], where[kept], first[kept]
+        self._look(machine, at, where)
         readers = (self.clocks.shape.n_threads + (first >> 7)) * n_ctas + where
         first, last = first * n_ctas + where, (first + 127) * n_ctas + where
         self.checks.flat(
@@ -333,6 +345,19 @@ class RaceWatcher(Watcher):
         races = machine.batch.notes[RACES]
         races.clocks.launch.step = None
         return races
+
+    def launch_began(self, launch: LaunchState) -> None:
+        """Prepare to decide races of rows that may reach no result."""
+        unused.begin(launch)
+
+    def launch_ended(self, launch: LaunchState) -> None:
+        """Decide them."""
+        unused.decide(launch)
+
+    def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
+        """Decide nothing in a launch that has failed."""
+        if ends_launch(machine.launch, finding):
+            unused.give_up(machine.launch)
 
     def batch_began(self, machine: Machine) -> None:
         """Make a detector for each batch."""

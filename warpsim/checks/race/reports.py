@@ -16,12 +16,14 @@ from warpsim.checks.cells import SHIFT, THREAD
 from warpsim.checks.other_variables import RULE as OTHER
 from warpsim.checks.race import RULE
 from warpsim.checks.race.clocks import BatchClocks, is_found
+from warpsim.checks.race.unused import UNDECIDED, Undecided
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
-from warpsim.machine.reporting import finding_at, present
+from warpsim.machine.reporting import finding_at, made, present
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
+from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
 UNCHANGED = "; the value there stays the same"
@@ -63,6 +65,8 @@ class Race:
     write: bool
     was_write: bool
     reason: str = ""
+    reads: Array | None = None
+    """What is read, if it may reach no result (`warpsim.checks.race.unused`)."""
 
 
 @frozen(eq=False)
@@ -77,6 +81,8 @@ class Doubt:
     alike: bool
     together: bool
     reason: str = ""
+    reader: Instruction | None = None
+    reads: Array | None = None
 
     def lanes(self, group: Group, n_ctas: int) -> Array:
         """The lanes of a group that are its threads; ``alike``: and the same threads of all CTAs."""
@@ -105,8 +111,18 @@ class Reports:
         )
         address = race.at if allocation is None else race.at + allocation.start
         alike = self.clocks.order.uniform and allocation is None
-        doubt = Doubt(positions, message, address, other, alike, together=False, reason=race.reason)
         reader = launch.access(-1) if race.was_write else event
+        doubt = Doubt(
+            positions,
+            message,
+            address,
+            other,
+            alike,
+            together=False,
+            reason=race.reason,
+            reader=reader,
+            reads=race.reads,
+        )
         reach = launch.levels[race.time] if race.was_write else level
         reads = reach and race.write != race.was_write
         if race.reason != IN_TURN and race.write and not level:
@@ -159,6 +175,15 @@ class Reports:
         reason = reason or doubt.reason
         lanes = doubt.lanes(group, self.clocks.n_ctas)
         advice, place, other = {UNFENCED: FENCE, EXITED: ARRIVE}.get(reason, ADVICE), present(group), doubt.other
+        if not reason and doubt.reads is not None and doubt.reader is not None:
+            left = machine.launch.notes[UNDECIDED]
+            key = place.span, doubt.reader.span
+            if key not in left:
+                values = {"address": doubt.address, "other": other, "advice": advice}
+                found = made(machine.launch, machine.batch, group, RULE, doubt.message, lanes, values)
+                left[key] = Undecided(found)
+            left[key].reads.append(doubt.reads)
+            return
         machine.fault(
             RULE,
             doubt.message + reason,

@@ -83,15 +83,16 @@ class MbarrierObjects:
         return old if returns else None
 
     def look(self, space: str, address: Address, parity: Array) -> Array:
-        """Read the word, for a thread that waits for the phase with ``parity`` to complete."""
-        machine = self.machine
-        if machine.batch.transfers.open:
+        """Read the word, for a thread that waits for the phase with ``parity`` to complete: not where nothing reads what it finds."""
+        machine, group = self.machine, self.group
+        ignored = group.plan.flow[group.block].first + group.at in group.plan.unread
+        if machine.batch.transfers.open and not ignored:
             self._observe(space, address, as_array(parity).astype(np.uint32) & np.uint32(1))
         word = self.memory.load(space, address, B64)[0].view(U64)
         if machine.hooks.mbarrier_read is not None:
             machine.hooks.mbarrier_read(machine, self.group, self._taking_part(word), self.active)
         notify = machine.hooks.mbarrier_observed
-        if notify is not None:
+        if notify is not None and not ignored:
             over = spread(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1), self._shape())
             over = over.reshape(-1)[self._lanes()]
             if over.any():

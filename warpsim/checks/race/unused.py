@@ -1,0 +1,149 @@
+"""Races of matrix rows that reach no result.
+
+`wgmma` and `ldmatrix` read whole tiles, of which a kernel may use some rows only; the others may lie where copies write meanwhile. A
+launch with such races runs again from its beginning, and what those reads found is undefined there. A race whose read then reaches a
+result is an error, another one a note.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+from attrs import field
+
+from warpsim.checks.race import RULE
+from warpsim.checks.undefined_products import Unfinished
+from warpsim.checks.undefined_registers import travels
+from warpsim.errors import ExecutionError, Finding, Span
+from warpsim.isa.traits import Family, Matrix
+from warpsim.machine.engine import Run
+from warpsim.machine.machine import Machine
+from warpsim.machine.reporting import SHARED_ADDRESS, ends_launch, named, stop
+from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.notes import Note
+from warpsim.machine.values import Array
+from warpsim.program.program import Function, Instruction
+from warpsim.records import define
+
+ROW = 16
+"""Bytes of a row of an 8x8 matrix of 16-bit elements, which are read together."""
+UNUSED = "; what is read reaches no result"
+ROUNDS = 4
+"""How often a launch runs again while this brings other races to light."""
+
+
+@define(eq=False)
+class Undecided:
+    """A race and its reads ``[n, 4]``: the row's address, the column (-1: each), and from when to when it is read."""
+
+    finding: Finding
+    reads: list[Array] = field(factory=list)
+
+
+@define(eq=False)
+class Again:
+    """A run in which what some ``reads`` find is undefined; ``found``: those of the present step."""
+
+    reads: Array
+    found: list[Unfinished] = field(factory=list)
+
+    def look(self, address: Array, columns: Array, now: int, place: Instruction) -> None:
+        """Note which rows of shared memory that are read now are among them."""
+        due = self.reads[(self.reads[:, 2] <= now) & (now <= self.reads[:, 3])]
+        rows, address = due[:, 0] | due[:, 1] << 32, address & -ROW
+        here = np.isin(address | columns << 32, rows) | np.isin(address | -1 << 32, rows)
+        if here.any():
+            self.found.append(Unfinished(address[here], columns[here], ROW, place, RULE))
+
+
+BEGUN: Note[LaunchState] = Note("begun")
+AGAIN: Note[Again] = Note("again")
+UNDECIDED: Note[dict[object, Undecided]] = Note("undecided")
+
+
+def begin(launch: LaunchState) -> None:
+    """Keep the state in which a launch begins, if its races can be decided."""
+    if travels(launch.settings.checks) and launch.plan.uses.asynchronous:
+        if AGAIN not in launch.notes:
+            launch.notes[BEGUN] = launch.copy()
+        launch.notes[UNDECIDED] = {}
+
+
+def row_readers(function: Function) -> Iterator[Span]:
+    """The instructions that read rows of matrices from shared memory. One whose registers no other instruction reads does not say
+    what they are for."""
+    readers = Counter(register for instruction in function.code for register in {*instruction.reads})
+    for instruction in function.code:
+        traits = instruction.traits
+        if traits.is_async(Family.WGMMA) or (traits.matrix is Matrix.LOAD and not traits.opaque_fragments):
+            own = {*instruction.reads}
+            if any(readers[register] > (register in own) for register in instruction.writes):
+                yield instruction.span
+
+
+def undefined_reads(machine: Machine) -> list[Unfinished]:
+    """What the present step reads that is undefined in this run."""
+    again = machine.launch.notes.get(AGAIN)
+    if again is None or not again.found:
+        return []
+    found, again.found = again.found, []
+    return found
+
+
+def decide(launch: LaunchState) -> None:
+    """Record the races that were left open as errors or as notes, and end the launch at an error."""
+    begun, undecided = launch.notes.get(BEGUN), launch.notes.get(UNDECIDED)
+    if begun is None:
+        return
+    del launch.notes[BEGUN]  # and let go of what memory held
+    harmless = _harmless(begun) if undecided else set()
+    for key, one in (undecided or {}).items():
+        message = SHARED_ADDRESS.sub(lambda place: named(launch, place), one.finding.message)
+        severity, message = ("note", message + UNUSED) if key in harmless else ("error", message)
+        found = attrs.evolve(one.finding, severity=severity, message=message)
+        if severity == "error" or severity in launch.settings.checks:
+            launch.findings.setdefault((RULE, found.line, found.column, severity), found)
+        if ends_launch(launch, found):
+            stop(launch, found)
+
+
+def give_up(launch: LaunchState) -> None:
+    """Record the races that were left open as errors, because the launch ends before they can be decided."""
+    if AGAIN not in launch.notes:
+        for one in (launch.notes.get(UNDECIDED) or {}).values():
+            launch.findings.setdefault((RULE, one.finding.line, one.finding.column, "error"), one.finding)
+
+
+def _harmless(begun: LaunchState) -> set[object]:
+    """The races of which nothing that is read reaches a result."""
+    reads = np.zeros((0, 4), np.int64)
+    errors, left = usual, _ = _run(begun, reads)
+    for _ in range(ROUNDS):
+        more = np.unique(np.concatenate([reads, *(part for one in left.values() for part in one.reads)]), axis=0)
+        if len(more) == len(reads):
+            break
+        reads = more
+        errors, left = _run(begun, reads)
+    else:
+        return set()
+    if errors <= usual:
+        return set(left)
+    found = {key for key, one in left.items() if _run(begun, np.concatenate(one.reads))[0] <= usual}
+    return found if len(found) < len(left) else set()
+
+
+def _run(begun: LaunchState, reads: Array) -> tuple[set[tuple[object, ...]], dict[object, Undecided]]:
+    """Run a launch again with what some reads find undefined: the errors by place, and the races left open."""
+    from warpsim.checks.watchers import watchers_of
+
+    state = begun.copy()
+    state.settings = attrs.evolve(state.settings, on_finding="collect")
+    state.notes[AGAIN] = Again(reads)
+    with contextlib.suppress(ExecutionError):  # the findings say so
+        Run(state, watchers_of(state)).advance()
+    errors = {key for key, found in state.findings.items() if found.severity == "error"}
+    return errors, state.notes[UNDECIDED]
