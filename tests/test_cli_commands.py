@@ -521,12 +521,14 @@ def test_exec(run_program, tmp_path, capfd):
     capfd.readouterr()
     assert run_program(writes % ["note", "warning"]) == 0
     assert capfd.readouterr().err == ""
-    assert run_program(writes % ["error"]) == 1
+    assert run_program(writes % ["error"], "--on-finding", "collect") == 1
     assert capfd.readouterr().err == "warpsim: 1 finding\n"
     report = tmp_path / "report"
     for count in (2, 2):  # the report is appended, and only what is new counts
         assert run_program(writes % ["error", "note", "error"], "--report", str(report)) == 1
-        assert capfd.readouterr().err == f"warpsim: {count} findings (in {report})\n"
+        counted, then = capfd.readouterr().err.splitlines()
+        assert counted == f"warpsim: {count} findings (in {report})"
+        assert "--on-finding collect goes on" in then
     assert len(report.read_text().splitlines()) == 6
     assert run_program("import os; open(os.environ['WARPSIM_REPORT'], 'w').write('nonsense')") == 0
     for words, text in ((["--device", "sm_80,sm_1"], "not a GPU"), (["--checks", "nonsense"], "nonsense")):

@@ -139,3 +139,12 @@ def test_bulk_copies(register, mark):
     found, marks = lines(f"{start}\n{copy}\ncp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\n")
 
     assert found == marks
+
+
+def test_padding_that_a_bulk_copy_stores():
+    """Bytes beside written ones that go silently to global memory are not compared when something else is decided."""
+    write = "shl.b32 %r1, %t, 3; add.u32 %r1, %s, %r1; add.u32 %r1, %r1, 2048; st.shared.u32 [%r1], %t; fence.proxy.async; bar.sync 0;"
+    copy = "add.u32 %r6, %s, 2048; @%first cp.async.bulk.global.shared::cta.bulk_group [%a], [%r6], 256;"
+    wait = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+
+    assert lines(f"{LOAD} {DO_NOT['a branch'].partition('E:')[0]} E: {write} {copy} {wait}\n")[0] == []

@@ -150,8 +150,8 @@ class Cells:
             self.granule = wanted
 
     def of(self, kind: str) -> Array:
-        """Writable cells of a kind: ``write``, ``strong`` (atomics and other strong writes), ``read``, ``other`` (a
-        second reader), ``remote`` (the last access by another CTA), or ``lead`` and ``past`` (see `RaceFlags`)."""
+        """Writable cells of a kind: ``write``, ``strong`` (atomics and other strong writes), ``seen`` (the last strong
+        read), ``read``, ``other`` (a second reader), ``remote`` (the last access by another CTA), or ``lead`` and ``past`` (see `RaceFlags`)."""
         found = self.kinds.get(kind)
         if found is None:
             rows = -(-self.size // LARGEST) * (LARGEST // self.granule)

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.checks.difference import Held, in_order, note, report
+from warpsim.checks.difference import Held, in_order, keep, note, report
 from warpsim.checks.undefined_registers import CONTENTS, REGISTER, RULE, UNFINISHED, Use, early_use, lanes_of, origins
 from warpsim.checks.written import ALL, WrittenBits
 from warpsim.layout.tensor_memory import Tile
@@ -338,6 +338,8 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
         else:
             stored = np.where(work.kept[which], np.uint8(255), np.uint8(0)).view(U64)
             lacking = (written & stored == 0) & (stored != 0)
+            written = written | ~stored
+        keep(machine, group, work.address[which][:, None] + address - start[:, None], ~written)
     else:
         boxes = work.boxes
         address = boxes.shared(start)

@@ -56,6 +56,8 @@ def command_exec(options: Namespace) -> int:
     if errors:
         where = f" (in {options.report})" if options.report else ""
         print(f"warpsim: {len(errors)} finding{'s' * (len(errors) > 1)}{where}", file=sys.stderr)
+        if options.on_finding != "collect":
+            print("warpsim: as on a GPU, all calls after a finding fail; --on-finding collect goes on", file=sys.stderr)
     return status or int(bool(errors))
 
 

@@ -112,13 +112,29 @@ class AccessChecks:
             if remote.any():
                 cells.of("remote")[index[remote]] = epoch[remote]
         for kind, was_write in self._against(cells, write=accesses.write):
-            self._check(machine, group, accesses, index, cells.of(kind).take(index), was_write=was_write)
+            seen = cells.of(kind).take(index)
+            if kind == "strong" and "seen" in cells.kinds and not cells.narrow:
+                seen = self._not_seen(accesses, index, seen)
+            self._check(machine, group, accesses, index, seen, was_write=was_write)
         if accesses.write:
             self._note_writers(machine, group, accesses, index, epoch)
         elif readers is not None:
             self._note_readers(cells, index, readers, readers, self.clocks.now << SHIFT | readers)
         elif not self.clocks.role.level:
             self._note_readers(cells, index, accesses.first, last, epoch)
+        elif accesses.allocation is not None and self.clocks.role.level == GPU and "strong" in cells.kinds:
+            cells.of("seen")[index] = epoch
+
+    def _not_seen(self, accesses: Accesses, index: Array, strong: Array) -> Array:
+        """The strong writes in cells, less those that a strong read has seen which happens before these accesses: what is observed
+        comes first in causality order, too."""
+        seen = accesses.cells.of("seen").take(index)
+        some = np.flatnonzero((strong != 0) & (seen > strong))
+        ends = (each[some] - self.clocks.base for each in (accesses.first, accesses.last))
+        late = [self.clocks.order.unordered(seen[some] & THREAD, seen[some] >> SHIFT, end) for end in ends]
+        left = strong.copy()
+        left[some[~np.logical_or(*late)]] = 0
+        return left
 
     def _against(self, cells: Cells, *, write: bool) -> Iterator[tuple[str, bool]]:
         """What an access can race with, and whether that wrote: strong accesses of the whole GPU do not race."""

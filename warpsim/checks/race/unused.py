@@ -27,7 +27,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.program.program import Function, Instruction
-from warpsim.records import define
+from warpsim.records import define, frozen
 
 ROW = 16
 """Bytes of a row of an 8x8 matrix of 16-bit elements, which are read together."""
@@ -60,7 +60,17 @@ class Again:
             self.found.append(Unfinished(address[here], columns[here], ROW, place, RULE))
 
 
-BEGUN: Note[LaunchState] = Note("begun")
+@frozen(eq=False)
+class Begun:
+    """The state in which a launch began, which nobody changes."""
+
+    state: LaunchState
+
+    def __deepcopy__(self, memo: object) -> Begun:
+        return self
+
+
+BEGUN: Note[Begun] = Note("begun")
 AGAIN: Note[Again] = Note("again")
 UNDECIDED: Note[dict[object, Undecided]] = Note("undecided")
 
@@ -69,7 +79,7 @@ def begin(launch: LaunchState) -> None:
     """Keep the state in which a launch begins, if its races can be decided."""
     if travels(launch.settings.checks) and launch.plan.uses.asynchronous:
         if AGAIN not in launch.notes:
-            launch.notes[BEGUN] = launch.copy()
+            launch.notes[BEGUN] = Begun(launch.copy())
         launch.notes[UNDECIDED] = {}
 
 
@@ -100,7 +110,7 @@ def decide(launch: LaunchState) -> None:
     if begun is None:
         return
     del launch.notes[BEGUN]  # and let go of what memory held
-    harmless = _harmless(begun) if undecided else set()
+    harmless = _harmless(begun.state) if undecided else set()
     for key, one in (undecided or {}).items():
         message = SHARED_ADDRESS.sub(lambda place: named(launch, place), one.finding.message)
         severity, message = ("note", message + UNUSED) if key in harmless else ("error", message)
