@@ -10,7 +10,7 @@ import numpy as np
 from warpsim.checks.cells import SHIFT, THREAD, Cells
 from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, is_found
 from warpsim.checks.race.reports import EXITED, IN_TURN, UNFENCED, Race, Reports
-from warpsim.checks.race.unused import ROW, UNDECIDED, row_readers
+from warpsim.checks.race.unused import AGAIN, ROW, UNDECIDED, row_readers
 from warpsim.checks.race.vector_clocks import ALL, INITS
 from warpsim.isa.traits import Mbarrier
 from warpsim.machine.machine import Machine
@@ -253,7 +253,7 @@ class AccessChecks:
             if some.any():
                 if not reason and self._is_signalled(pairs, wrong):
                     reason = UNFENCED
-                reads = self._rows(pairs, here, rows, accesses, index) if some is rows else None
+                reads = self._rows(machine, pairs, here, rows, accesses, index) if some is rows else None
                 cta, found = machine.batch.ctas[here % self.clocks.n_ctas], np.flatnonzero(some)
                 which = int(found[np.lexsort((here[found], cta[found]))[0]])  # the thread that the finding names first
                 at, thread, time = accesses.at[pairs.chosen[which]], pairs.theirs[which], pairs.times[which]
@@ -269,9 +269,13 @@ class AccessChecks:
         found = [is_found(machine.launch.plan, reader, row_readers) for reader in readers]
         return np.array(found)[which.reshape(-1)]
 
-    def _rows(self, pairs: _Pairs, here: Array, some: Array, accesses: Accesses, index: Array) -> Array:
+    def _rows(
+        self, machine: Machine, pairs: _Pairs, here: Array, some: Array, accesses: Accesses, index: Array
+    ) -> Array:
         """What is read of the rows of ``some`` pairs, as `Undecided` has it: now, or from when nothing orders it before what is
-        done ``here`` now."""
+        done ``here`` now. Nothing in a run that does not ask."""
+        if AGAIN not in machine.launch.notes:
+            return np.zeros((0, 4), np.int64)
         theirs, high = pairs.theirs[some], np.full(np.count_nonzero(some), self.clocks.now)
         low = np.zeros_like(high) if accesses.write else high
         while (low < high).any():

@@ -19,7 +19,7 @@ from warpsim.checks.race.clocks import BatchClocks, is_found
 from warpsim.checks.race.unused import UNDECIDED, Undecided
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
-from warpsim.machine.reporting import finding_at, made, present
+from warpsim.machine.reporting import SHARED_ADDRESS, finding_at, made, named, present
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
@@ -180,7 +180,8 @@ class Reports:
             key = place.span, doubt.reader.span
             if key not in left:
                 values = {"address": doubt.address, "other": other, "advice": advice}
-                found = made(machine.launch, machine.batch, group, RULE, doubt.message, lanes, values)
+                message = SHARED_ADDRESS.sub(lambda found: named(machine.launch, found), doubt.message)
+                found = made(machine.launch, machine.batch, group, RULE, message, lanes, values)
                 left[key] = Undecided(found)
             left[key].reads.append(doubt.reads)
             return

@@ -22,7 +22,7 @@ from warpsim.errors import ExecutionError, Finding, Span
 from warpsim.isa.traits import Family, Matrix
 from warpsim.machine.engine import Run
 from warpsim.machine.machine import Machine
-from warpsim.machine.reporting import SHARED_ADDRESS, ends_launch, named, stop
+from warpsim.machine.reporting import ends_launch, stop
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
@@ -46,15 +46,20 @@ class Undecided:
 
 @define(eq=False)
 class Again:
-    """A run in which what some ``reads`` find is undefined; ``found``: those of the present step."""
+    """A run in which what some ``reads`` find is undefined, in the order in which they begin: those ``due``, and what is ``found`` by
+    the present step."""
 
     reads: Array
+    begun: int = 0
+    due: Array = field(factory=lambda: np.zeros((0, 4), np.int64))
     found: list[Unfinished] = field(factory=list)
 
     def look(self, address: Array, columns: Array, now: int, place: Instruction) -> None:
         """Note which rows of shared memory that are read now are among them."""
-        due = self.reads[(self.reads[:, 2] <= now) & (now <= self.reads[:, 3])]
-        rows, address = due[:, 0] | due[:, 1] << 32, address & -ROW
+        end = int(np.searchsorted(self.reads[:, 2], now, "right"))
+        due = np.concatenate([self.due, self.reads[self.begun : end]])
+        self.begun, self.due = end, due[due[:, 3] >= now]
+        rows, address = self.due[:, 0] | self.due[:, 1] << 32, address & -ROW
         here = np.isin(address | columns << 32, rows) | np.isin(address | -1 << 32, rows)
         if here.any():
             self.found.append(Unfinished(address[here], columns[here], ROW, place, RULE))
@@ -77,7 +82,8 @@ UNDECIDED: Note[dict[object, Undecided]] = Note("undecided")
 
 def begin(launch: LaunchState) -> None:
     """Keep the state in which a launch begins, if its races can be decided."""
-    if travels(launch.settings.checks) and launch.plan.uses.asynchronous:
+    settings = launch.settings
+    if travels(settings.checks) and launch.plan.uses.asynchronous and not settings.by_warp:  # a debugger stops at once
         if AGAIN not in launch.notes:
             launch.notes[BEGUN] = Begun(launch.copy())
         launch.notes[UNDECIDED] = {}
@@ -112,7 +118,7 @@ def decide(launch: LaunchState) -> None:
     del launch.notes[BEGUN]  # and let go of what memory held
     harmless = _harmless(begun.state) if undecided else set()
     for key, one in (undecided or {}).items():
-        message = SHARED_ADDRESS.sub(lambda place: named(launch, place), one.finding.message)
+        message = one.finding.message
         severity, message = ("note", message + UNUSED) if key in harmless else ("error", message)
         found = attrs.evolve(one.finding, severity=severity, message=message)
         if severity == "error" or severity in launch.settings.checks:
@@ -152,7 +158,7 @@ def _run(begun: LaunchState, reads: Array) -> tuple[set[tuple[object, ...]], dic
 
     state = begun.copy()
     state.settings = attrs.evolve(state.settings, on_finding="collect")
-    state.notes[AGAIN] = Again(reads)
+    state.notes[AGAIN] = Again(reads[np.argsort(reads[:, 2], kind="stable")])
     with contextlib.suppress(ExecutionError):  # the findings say so
         Run(state, watchers_of(state)).advance()
     errors = {key for key, found in state.findings.items() if found.severity == "error"}
