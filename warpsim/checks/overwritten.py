@@ -18,11 +18,10 @@ from warpsim.machine.values import Array
 
 
 def issued(machine: Machine, group: Group) -> Group:
-    """The threads of a wgmma that begins, with the operands by which it finds its matrices, and defined factors."""
-    flow, then = transfer_of(group.plan, present(group)), machine.stand_in(group)
-    for slot in flow.instruction.registers:
-        data = slot in flow.factors or slot in flow.written
-        then.env[slot] = group.plan.zeros[slot] if data else group.read(slot)
+    """The threads of a wgmma that begins, with the operands by which it finds its matrices."""
+    then = machine.stand_in(group)
+    for slot in transfer_of(group.plan, present(group)).controls:
+        then.env[slot] = group.read(slot)
     return then
 
 
@@ -31,6 +30,8 @@ def overwritten(machine: Machine, then: Group, threads: Array, part: Unfinished,
     False, with nothing done, if that is all of it, or if the threads write themselves or have called a function since."""
     flow, written = transfer_of(then.plan, present(then)), machine.batch.shared.shadow
     assert isinstance(written, WrittenBits)
+    for slot in {*flow.written, *flow.factors}:  # what they contribute is known
+        then.env[slot] = then.plan.zeros[slot]
     with muted(machine), without(written, [part]):
         found = flow.accumulated(machine, then, written)
     shape, positions = then.selection.shape, then.selection.positions[threads]
