@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
 from warpsim.checks import convergence, matrices
@@ -92,7 +93,14 @@ def _races(checks: frozenset[str]) -> Iterator[tuple[bool, Callable[[], Watcher]
     if RACE in checks:
         from warpsim.checks.race.detector import RaceWatcher
 
-        yield True, RaceWatcher
+        yield True, partial(RaceWatcher, _run)
+
+
+def _run(launch: LaunchState) -> None:
+    """Run a launch under its own rules."""
+    from warpsim.machine.engine import Run
+
+    Run(launch, watchers_of(launch)).advance()
 
 
 def bytes_at_once(checks: frozenset[str]) -> int:

@@ -322,7 +322,8 @@ def phases_of(machine: Machine, columns: Array, place: Array) -> Array:
 class RaceWatcher(Watcher):
     """Passes events to the race detector of each batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, again: unused.Run | None = None) -> None:
+        self._again = again
         self._roles: dict[int, Role] = {}
         self._in_doubt: list[tuple[Callable[[], Array], Array]] = []
         self._storing: Selection | None = None
@@ -348,11 +349,13 @@ class RaceWatcher(Watcher):
 
     def launch_began(self, launch: LaunchState) -> None:
         """Prepare to decide races of rows that may reach no result."""
-        unused.begin(launch)
+        if self._again is not None:
+            unused.begin(launch)
 
     def launch_ended(self, launch: LaunchState) -> None:
         """Decide them."""
-        unused.decide(launch)
+        if self._again is not None:
+            unused.decide(launch, self._again)
 
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
         """Decide nothing in a launch that has failed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 import numpy as np
@@ -20,7 +20,6 @@ from warpsim.checks.undefined_products import Unfinished
 from warpsim.checks.undefined_registers import travels
 from warpsim.errors import ExecutionError, Finding, Span
 from warpsim.isa.traits import Family, Matrix
-from warpsim.machine.engine import Run
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import ends_launch, stop
 from warpsim.machine.state.launch import LaunchState
@@ -32,6 +31,8 @@ from warpsim.records import define, frozen
 ROW = 16
 """Bytes of a row of an 8x8 matrix of 16-bit elements, which are read together."""
 UNUSED = "; what is read reaches no result"
+Run = Callable[[LaunchState], None]
+"""Runs a launch under its own rules."""
 ROUNDS = 4
 """How often a launch runs again while this brings other races to light."""
 
@@ -110,13 +111,13 @@ def undefined_reads(machine: Machine) -> list[Unfinished]:
     return found
 
 
-def decide(launch: LaunchState) -> None:
-    """Record the races that were left open as errors or as notes, and end the launch at an error."""
+def decide(launch: LaunchState, run: Run) -> None:
+    """Record the races that were left open as errors or as notes, and end the launch at an error; ``run`` runs it again."""
     begun, undecided = launch.notes.get(BEGUN), launch.notes.get(UNDECIDED)
     if begun is None:
         return
     del launch.notes[BEGUN]  # and let go of what memory held
-    harmless = _harmless(begun.state) if undecided else set()
+    harmless = _harmless(begun.state, run) if undecided else set()
     for key, one in (undecided or {}).items():
         message = one.finding.message
         severity, message = ("note", message + UNUSED) if key in harmless else ("error", message)
@@ -134,32 +135,30 @@ def give_up(launch: LaunchState) -> None:
             launch.findings.setdefault((RULE, one.finding.line, one.finding.column, "error"), one.finding)
 
 
-def _harmless(begun: LaunchState) -> set[object]:
+def _harmless(begun: LaunchState, run: Run) -> set[object]:
     """The races of which nothing that is read reaches a result."""
     reads = np.zeros((0, 4), np.int64)
-    errors, left = usual, _ = _run(begun, reads)
+    errors, left = usual, _ = _again(begun, run, reads)
     for _ in range(ROUNDS):
         more = np.unique(np.concatenate([reads, *(part for one in left.values() for part in one.reads)]), axis=0)
         if len(more) == len(reads):
             break
         reads = more
-        errors, left = _run(begun, reads)
+        errors, left = _again(begun, run, reads)
     else:
         return set()
     if errors <= usual:
         return set(left)
-    found = {key for key, one in left.items() if _run(begun, np.concatenate(one.reads))[0] <= usual}
+    found = {key for key, one in left.items() if _again(begun, run, np.concatenate(one.reads))[0] <= usual}
     return found if len(found) < len(left) else set()
 
 
-def _run(begun: LaunchState, reads: Array) -> tuple[set[tuple[object, ...]], dict[object, Undecided]]:
+def _again(begun: LaunchState, run: Run, reads: Array) -> tuple[set[tuple[object, ...]], dict[object, Undecided]]:
     """Run a launch again with what some reads find undefined: the errors by place, and the races left open."""
-    from warpsim.checks.watchers import watchers_of
-
     state = begun.copy()
     state.settings = attrs.evolve(state.settings, on_finding="collect")
     state.notes[AGAIN] = Again(reads[np.argsort(reads[:, 2], kind="stable")])
     with contextlib.suppress(ExecutionError):  # the findings say so
-        Run(state, watchers_of(state)).advance()
+        run(state)
     errors = {key for key, found in state.findings.items() if found.severity == "error"}
     return errors, state.notes[UNDECIDED]
