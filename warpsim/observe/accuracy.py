@@ -21,7 +21,7 @@ import numpy as np
 
 from warpsim.isa.exact import COMPARES, DOUBLED, DTYPES, EXACT, FUSED, HALF, LEAST, LOGIC, PRECISION, SUMS, two_sum
 from warpsim.isa.traits import Ending
-from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
+from warpsim.machine.binding.warp_steps import spread, warp_ports
 from warpsim.machine.hooks import READ, MemoryAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import finding_at
@@ -316,20 +316,21 @@ class Accuracy(Watcher):
         return made
 
     def _shuffle(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
-        """The errors that lanes get from others: their bits in two halves take the way of the value's."""
+        """The errors that lanes get from others: the lanes' numbers take the way of their values."""
         slot = elements(instruction.outputs)[0].registers[0]
         warps, form = group.warps, instruction.form
+        numbers = np.arange(32, dtype=np.uint32).reshape(1, 32, 1)
+        others = [spread(warps, v, wide=False) for v in p.values[1:]]
+        result = form.function(instruction.op, numbers, *others, **warp_ports(machine, group, p.active, form))
+        source: Array = result[0] if isinstance(result, tuple) else result
         made: Made = {}
         for part, error in p.errors[0].items():
-            words = np.ascontiguousarray(np.broadcast_to(error, group.selection.shape)).view(np.uint32)
-            both = np.empty((*group.selection.shape, 2), np.uint32)
-            for k in (0, 1):
-                word = np.ascontiguousarray(words[..., k::2])
-                arguments = [spread(warps, v, wide=False) for v in (word, *p.values[1:])]
-                result = form.function(instruction.op, *arguments, **warp_ports(machine, group, p.active, form))
-                got = collect(warps, result[0] if isinstance(result, tuple) else result, wide=False)
-                both[..., k] = as_array(got)  # type: ignore[arg-type]
-            made[slot, part] = _some(both.view(np.float64)[..., 0])
+            held = np.broadcast_to(warps.spread(error), (warps.n, 32, warps.m))
+            if source.size == 32:
+                held = held[:, source.reshape(-1)]
+            else:
+                held = np.take_along_axis(held, np.broadcast_to(source, held.shape).astype(np.int64), axis=1)
+            made[slot, part] = _some(warps.collect(held))
         return made
 
     def _transpose(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
@@ -611,10 +612,19 @@ class Accuracy(Watcher):
         """Count the errors of results, look at the largest, and give the errors; None if there are none. ``whole`` are the
         companions of the results."""
         birth = self._birth(group, instruction, kind, stored=stored)
+        root = instruction.form.root
+        if root in SUMS and not stored and len(values) > 1:
+            birth.kinds["absorption"] += _absorbed(values, got)
+        if not error.any():
+            birth.lanes += math.prod(np.broadcast_shapes(got.shape, error.shape))
+            if not stored:
+                self.found.step(0.0)
+            return None
         small: DType = F64 if kind == "f64" or got.dtype.itemsize > 4 else F32
         size = WORKSPACE.take(SIZES[small], got.shape, small)
         np.abs(got, out=size, casting="unsafe")
-        np.maximum(size, LEAST_NORMAL[kind], out=size)
+        if not size.min() >= LEAST_NORMAL[kind]:
+            np.maximum(size, LEAST_NORMAL[kind], out=size)
         shape = size.shape if error.shape == size.shape else np.broadcast_shapes(error.shape, size.shape)
         relative = WORKSPACE.take(RELATIVE[small], shape, small)
         np.divide(error, size, out=relative, dtype=small, casting="unsafe")
@@ -627,9 +637,6 @@ class Accuracy(Watcher):
             total = float(relative[np.isfinite(relative)].sum())
         birth.lanes += relative.size
         birth.total += total
-        root = instruction.form.root
-        if root in SUMS and not stored and len(values) > 1:
-            birth.kinds["absorption"] += _absorbed(values, got)
         top = int(relative.argmax())
         largest = float(relative.reshape(-1)[top])
         if not stored:
