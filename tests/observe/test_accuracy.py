@@ -487,10 +487,64 @@ def test_arrays_are_used_again_only_once_nobody_holds_them():
     assert arrays.take(shape).ctypes.data == place
 
 
-def test_atomics_begin_anew():
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16x2"])
+def test_atomic_sums(kind):
+    """1/x, rounded, added by 8 lanes each to 4 cells that hold such: what lanes find and what they leave is off as fractions say."""
+    size, type, f = (8, "f64", "%d") if kind == "f64" else (4, "f32", "%f")
+    pairs = kind == "f16x2"
+    found, given, bits = ("%r6", "%r5", "b32") if pairs else (f"{f}3", f"{f}2", type)
+    rounded = "add.f32 %f4, %f1, 0f3F800000; rcp.rn.f32 %f4, %f4; cvt.rn.f16x2.f32 %r5, %f4, %f2;" if pairs else ""
+    body = f"""ld.global.{type} {f}1, [%rd4]; rcp.rn.{type} {f}2, {f}1; {rounded}
+    and.b32 %r2, %r1, 3; mov.u32 %r3, tile; mad.lo.u32 %r2, %r2, {size}, %r3; st.shared.{bits} [%r2], {given}; bar.sync 0;
+    atom.shared.add{".noftz" if pairs else ""}.{kind} {found}, [%r2], {given}; bar.sync 0; ld.shared.{bits} {given}, [%r2];
+    mad.wide.u32 %rd5, %r1, {2 * size}, %rd2; st.global.v2.{bits} [%rd5], {{{found}, {given}}};"""
+    dtype = np.float64 if size == 8 else np.float32
+    x = np.arange(3, 35, dtype=dtype)
+    out, result = shadow(body, x, np.zeros((32, 2), np.uint32 if pairs else dtype), size)
+    got = out.view(np.float16) if pairs else out
+    worst = Fraction(0)
+    for lane in range(32):
+        for k, last in enumerate((lane, lane, 32, 32) if pairs else (lane, 32)):
+            of = [Fraction(1, int(v) + (k % 2 if pairs else 0)) for v in x[lane % 4 :: 4]]
+            exact = of[-1] + sum(of[: -(-(last - lane % 4) // 4)])
+            worst = max(worst, abs(Fraction(float(got[lane, k])) - exact) / Fraction(float(got[lane, k])))
+
+    assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-6, abs=0)
+
+
+def test_reductions_in_global_memory():
+    """32 lanes add to one element: that is what is stored, without a store; then a constant to one in shared memory."""
+    body = """ld.global.f32 %f1, [%rd4]; rcp.rn.f32 %f2, %f1; setp.eq.u32 %p1, %r1, 0;
+    red.global.add.f32 [%rd2], %f2;
+    @%p1 st.shared.f32 [tile], 0f3E99999A; bar.sync 0; red.shared.add.f32 [tile], 0f3DCCCCCD; bar.sync 0; ld.shared.f32 %f3, [tile];
+    @%p1 st.global.f32 [%rd5+4], %f3;"""
+    x = np.arange(3, 35, dtype=np.float32)
+    out, result = shadow(body, x, np.zeros(32, np.float32))
+    exact = sum(Fraction(1, int(v)) for v in x)
+    constants = sum(n * Fraction(float(np.float32(v))) for n, v in ((1, 0.3), (32, 0.1)))
+
+    assert at(result, 11).stored
+    assert at(result, 11).exact == pytest.approx(float(exact), rel=1e-12)
+    assert at(result, 13).exact == float(constants) != float(out[1])
+
+
+@pytest.mark.parametrize("way", ["exch.b32 %r6, [%r2], %r5", "cas.b32 %r6, [%r2], %r7, %r5"])
+def test_exchanges(way):
+    """A value that an exchange brings to memory, and one that it brings back, keep their errors."""
+    body = f"""ld.global.f32 %f1, [%rd4]; sqrt.rn.f32 %f2, %f1; rcp.rn.f32 %f3, %f1; shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; add.u32 %r2, %r2, %r3;
+    st.shared.f32 [%r2], %f3; mov.b32 %r5, %f2; mov.b32 %r7, %f3; atom.shared.{way};
+    mov.b32 %f4, %r6; ld.shared.f32 %f5, [%r2]; add.f32 %f6, %f4, %f5; st.global.f32 [%rd5], %f6;"""
+    x = np.arange(5, 37, dtype=np.float32)
+    out, result = shadow(body, x, np.zeros(32, np.float32))
+    exact = np.sqrt(x.astype(np.float64)) + 1 / x.astype(np.float64)
+
+    assert result.accuracy.stores[0].largest == pytest.approx(float((np.abs(out - exact) / out).max()), rel=1e-6)
+
+
+def test_integers_begin_anew():
     """An error in memory counts only for the bits for which it was stored."""
     body = """ld.global.f32 %f1, [%rd4]; sqrt.rn.f32 %f2, %f1; shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; add.u32 %r2, %r2, %r3;
-    st.shared.f32 [%r2], %f2; atom.shared.add.f32 %f3, [%r2], 0f3F800000; ld.shared.f32 %f4, [%r2]; st.global.f32 [%rd5], %f4;"""
+    st.shared.f32 [%r2], %f2; atom.shared.add.u32 %r4, [%r2], 1; ld.shared.f32 %f4, [%r2]; st.global.f32 [%rd5], %f4;"""
     result = shadow(body, np.arange(5, 37, dtype=np.float32), np.zeros(32, np.float32))[1]
 
     assert at(result, 10).largest > 0

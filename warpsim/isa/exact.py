@@ -105,6 +105,8 @@ def rounding_of(form: Form, text: str, access: Access | None) -> Rounding | None
     words, root = text.split(".")[1:], form.root
     if form.scope is Scope.THREAD and access in ACCESSES:
         return Rounding(ACCESSES[access]) if "param" not in words else None
+    if access is Access.ATOMIC and form.scope is Scope.THREAD:
+        return _atomic(words)
     if root in MOVES:
         return Rounding(MOVES[root], next((w for w in words if w in DTYPES), ""))
     if root in MATRICES:
@@ -140,6 +142,15 @@ def _of_fragments(words: list[str]) -> Rounding | None:
     to, *others = [w for w in words if w in FACTORS or w in ("f32", "s32")] or [""]
     factors = ["f16"] if len(others) == 1 else others[:1]
     return Rounding("multiply", factors[0], to) if to in DTYPES and others[-1:] == [to] else None
+
+
+def _atomic(words: list[str]) -> Rounding | None:
+    """Sums of floats, and exchanges of bits."""
+    if "add" in words:
+        kind = HALVES.get(words[-1], words[-1])
+        return Rounding("add_to", kind, kind, 2 if words[-1] in HALVES else 1) if kind in DTYPES else None
+    exchanges = {"exch", "cas"}.intersection(words) and words[-1] in ("b16", "b32", "b64")
+    return Rounding("exchange") if exchanges else None
 
 
 def _comparison(words: list[str]) -> Rounding | None:

@@ -33,7 +33,16 @@ from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import F32, F64, WORKSPACE, Array, DType, halves
 from warpsim.observe import accuracy_matrices as matrices
 from warpsim.observe import accuracy_tensor as tensor
-from warpsim.observe.accuracy_memory import Companions, accessed, shared_of
+from warpsim.observe.accuracy_memory import (
+    Companions,
+    Region,
+    Sum,
+    accessed,
+    bits_at,
+    in_order,
+    shared_of,
+    summed,
+)
 from warpsim.observe.accuracy_report import AccuracyReport, Birth
 from warpsim.observe.accuracy_values import (
     DECISION,
@@ -82,12 +91,17 @@ class Accuracy(Watcher):
         self._accesses: list[MemoryAccess] = []
         self._memory = Companions()
         self._expected: list[tensor.Expected] = []
+        self._found: list[tuple[int, Sum]] = []
+        self._sums: list[tuple[Group, Instruction, Sum]] = []
+        self._exchanged: list[tuple[MemoryAccess, Region, str, list[Array]]] = []
+        """What a step makes of memory: known before it, compared with what is there after it."""
         self._arrays = Recycled()
         self._wholes: dict[tuple[int, Part], tuple[object, Array, Array]] = {}
         """Of registers: value and error, and the companion that they make."""
 
     def batch_ended(self, machine: Machine) -> None:
         """Forget what its memories held."""
+        self._settle(machine)
         self._memory.forget(machine.batch)
         self._wholes.clear()
 
@@ -108,7 +122,8 @@ class Accuracy(Watcher):
         known = self._known.get(id(instruction)) or self._of(group, instruction)
         self._pending = None
         if self._accesses:
-            self._accesses = []
+            self._accesses, self._found = [], []
+        self._settle(machine)
         if instruction.guard is not None and group.has_shadows:
             self._guarded(group, instruction)
         rule = known.rule
@@ -387,18 +402,21 @@ class Accuracy(Watcher):
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Keep the addresses of loads; store the errors of what is stored."""
-        pending, instruction = self._pending, group.instruction
-        if pending is None or pending.group is not group or pending.instruction is not instruction:
-            rule = self._of(group, instruction).rule
-            if rule is None or rule.rounding.does not in LOADS:
+        self._settle(machine)
+        pending = self._pending
+        if pending is None or pending.group is not group or pending.instruction is not group.instruction:
+            pending = self._pending = self._without_registers(machine, group, group.instruction)
+            if pending is None:
                 return
-            pending = self._pending = Pending(group, instruction, rule, [], [], None)  # it reads no register
-            self._accesses = []
         does = pending.rule.rounding.does
         if does == "store" and access.kind != READ:
             self._store(machine, group, access, pending)
         elif does in LOADS:
             self._accesses.append(access)
+        elif does == "exchange":
+            self._exchanges(machine, group, access, pending)
+        elif does == "add_to":
+            self._add(machine, group, access, pending)
         elif does == "store_fragment":
             self._accesses.append(access)
             number, half = divmod(len(self._accesses) - 1, 2 if pending.rule.rounding.kind in HALF else 1)
@@ -407,6 +425,15 @@ class Accuracy(Watcher):
                 value, error = part_of(pending.values[number], part), pending.errors[number].get(part)
                 one = NOTHING if error is None else {(part[0], 0): error}
                 self._store(machine, group, access, attrs.evolve(pending, values=[value], errors=[one]))
+
+    def _without_registers(self, machine: Machine, group: Group, instruction: Instruction) -> Pending | None:
+        """An access that reads no register."""
+        rule = self._of(group, instruction).rule
+        self._accesses, self._found = [], []
+        if rule is not None and rule.rounding.does in LOADS:
+            return Pending(group, instruction, rule, [], [], None)
+        adds = rule is not None and rule.rounding.does == "add_to"
+        return self._of_constants(machine, group, instruction) if adds else None
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """The same for rows of matrices."""
@@ -512,6 +539,69 @@ class Accuracy(Watcher):
                     made[slot, (kind, k)] = _some(self._memory.read(region, kind, at, owners, bits))
         return made
 
+    def _add(self, machine: Machine, group: Group, access: MemoryAccess, p: Pending) -> None:
+        """Keep the sums that lanes are about to make in memory."""
+        self._accesses.append(access)
+        number, kind = len(self._accesses) - 1, p.rule.rounding.kind
+        if len(p.instruction.named["b"].parts) == 1:
+            number = 0  # one access for each allocation
+        elif access.active is not None and not access.active.all():
+            return
+        for k in range(p.rule.rounding.count):
+            part = kind, k
+            given = part_of(p.values[number], part), p.errors[number].get(part, NONE)
+            made = summed(self._memory, machine, group, access, part, given)
+            if made is not None:
+                self._sums.append((group, p.instruction, made))
+                self._found.append((number, made))
+
+    def _add_to(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        """What lanes find where they add."""
+        made: Made = {}
+        for number, each in self._found:
+            if not instruction.outputs or elements(instruction.outputs)[number].register is None:
+                continue
+            slot = elements(instruction.outputs)[number].registers[0]
+            got = part_of(as_array(group.read(slot)), each.part)
+            error = _finite(each.lost(*(group.selection.from_order(a) for a in each.found), got))
+            error = error if each.access.active is None else np.where(each.access.active, error, 0.0)
+            before = made.get((slot, each.part))
+            made[slot, each.part] = _some(error if before is None else before + error)
+        return made
+
+    def _exchange(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        return self._load(machine, group, instruction, p)
+
+    def _exchanges(self, machine: Machine, group: Group, access: MemoryAccess, p: Pending) -> None:
+        """Keep what lanes are about to put into memory, if it has errors."""
+        self._accesses.append(access)
+        number = 1 if "c" in p.instruction.named else 0
+        (region, columns), value = accessed(machine, access), p.values[number]
+        for (kind, k), error in p.errors[number].items():
+            if kind in DTYPES:
+                size = DTYPES[kind].itemsize
+                bits = part_of(value, (kind, k)).view(f"u{size}")
+                lanes = in_order(group, access, access.places + k * size, columns, bits, error)[1]
+                self._exchanged.append((access, region, kind, lanes))
+
+    def _settle(self, machine: Machine) -> None:
+        """Memory has what the step before has made of it."""
+        if not self._sums and not self._exchanged:
+            return
+        sums, self._sums = self._sums, []
+        for group, instruction, made in sums:
+            kind, _ = made.part
+            bits = bits_at(machine, made.access, made.place, made.columns, DTYPES[kind].itemsize)
+            got = bits.view(DTYPES[kind])
+            error = _finite(made.lost(made.high, made.rest, got))
+            stored = made.access.allocation is not None
+            noted = self._note(group, instruction, [got], [None], got, error, None, kind, stored=stored)
+            self._memory.write(made.region, kind, made.place, made.columns, bits, noted)
+        exchanged, self._exchanged = self._exchanged, []
+        for access, region, kind, (place, columns, bits, error) in exchanged:
+            there = bits == bits_at(machine, access, place, columns, bits.dtype.itemsize)
+            self._memory.write(region, kind, place[there], columns[there], bits[there], error[there])
+
     def _load_fragment(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         """Elements come one after another, register by register; a register may hold what another does."""
         made: Made = {}
@@ -535,6 +625,7 @@ class Accuracy(Watcher):
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """What a product of tensor memory reads is there now; copies are kept until they have acted, so that `async_delivered` comes
         for each."""
+        self._settle(machine)
         if machine.launch.settings.async_effects != "at_wait":
             self._expected = tensor.products(machine, transfer, self._memory)
 
@@ -713,6 +804,11 @@ def _rows(group: Group, access: MemoryAccess) -> tuple[Array, Array]:
 def _some(error: Array) -> Array | None:
     """Errors, or None if there are none."""
     return error if error.any() else None
+
+
+def _finite(error: Array) -> Array:
+    """Errors; those that are no numbers begin anew."""
+    return np.where(np.isfinite(error), error, 0.0)
 
 
 def _absorbed(values: Sequence[Array], got: Array) -> int:

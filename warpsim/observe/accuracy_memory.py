@@ -7,13 +7,16 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
-from warpsim.isa.exact import DTYPES
+from warpsim.isa.exact import DTYPES, two_sum
 from warpsim.layout.boxes import Boxes
 from warpsim.machine.hooks import MemoryAccess
 from warpsim.machine.machine import Machine
+from warpsim.machine.memory.atomics import Runs
 from warpsim.machine.state.global_memory import Allocation
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import BoxLoad, BoxStore, RunLoad, RunStore, ThreadCopy, Transfer, Which
 from warpsim.machine.values import Array
+from warpsim.observe.accuracy_values import Part
 from warpsim.records import frozen
 
 
@@ -166,6 +169,82 @@ class Companions:
 def _index(region: Region, place: Array, columns: Array, size: int) -> Array:
     index = (place - region.first) // size
     return index * region.columns + columns if region.columns > 1 else index
+
+
+def bits_at(machine: Machine, access: MemoryAccess, place: Array, columns: Array, size: int) -> Array:
+    """What is in memory now at addresses that lanes access."""
+    dtype = np.dtype(f"u{size}")
+    if access.allocation is not None:
+        held: Array = access.allocation.elements(dtype)[(place - access.allocation.start) // size]
+        return held
+    space = machine.batch.local if access.space == "local" else machine.batch.shared
+    return space.gather(place, columns, dtype)
+
+
+@frozen(eq=False)
+class Sum:
+    """A sum that lanes make in memory: in cells, whose first lanes' places and columns these are, ``high`` and ``rest`` together,
+    but for rounding; and what each lane finds there, likewise, in the order CTA, warp, lane."""
+
+    access: MemoryAccess
+    region: Region
+    part: Part
+    place: Array
+    columns: Array
+    high: Array
+    rest: Array
+    found: tuple[Array, Array]
+
+    def lost(self, high: Array, rest: Array, got: Array) -> Array:
+        """What results lack of sums."""
+        return (high - got.astype(np.float64)) + rest
+
+
+def in_order(group: Group, access: MemoryAccess, *arrays: Array) -> tuple[Array, list[Array]]:
+    """The lanes that access memory, and their elements of arrays, in the order CTA, warp, lane."""
+    selection = group.selection
+    mask = np.ones(1, np.bool_) if access.active is None else access.active
+    mask, *lanes = (selection.in_order(np.broadcast_to(a, selection.shape)) for a in (mask, *arrays))
+    chosen = np.flatnonzero(mask)
+    return chosen, [a[chosen] for a in lanes]
+
+
+def summed(
+    memory: Companions, machine: Machine, group: Group, access: MemoryAccess, part: Part, given: tuple[Array, Array]
+) -> Sum | None:
+    """What becomes of elements of memory to which lanes, one after the other, add values with errors."""
+    (kind, k), (region, columns) = part, accessed(machine, access)
+    size = DTYPES[kind].itemsize
+    chosen, (place, columns, value, error) = in_order(group, access, access.places + k * size, columns, *given)
+    if not len(chosen):
+        return None
+    runs = Runs(_index(region, place, columns, size))
+    order, starts = runs.order, runs.starts
+    place, columns = place[runs.firsts], columns[runs.firsts]
+    bits = bits_at(machine, access, place, columns, size)
+    begin = bits.view(DTYPES[kind]).astype(np.float64)
+    lost = memory.read(region, kind, place, columns, bits) if kind in memory.kinds(region) else np.zeros(len(place))
+    high, rest = value[order].astype(np.float64), error[order]
+    high[starts], rest[starts] = _sum(begin, lost, high[starts], rest[starts])
+    within = np.arange(len(high)) - np.repeat(starts, runs.counts)
+    step = 1
+    while step < runs.counts.max():
+        some = np.flatnonzero(within >= step)
+        high[some], rest[some] = _sum(high[some - step], rest[some - step], high[some], rest[some])
+        step *= 2
+    found = np.zeros(group.selection.n), np.zeros(group.selection.n)
+    for array, first, sums in zip(found, (begin, lost), (high, rest), strict=True):
+        before = np.roll(sums, 1)
+        before[starts] = first
+        array[chosen[order]] = before
+    ends = starts + runs.counts - 1
+    return Sum(access, region, part, place, columns, high[ends], rest[ends], found)
+
+
+def _sum(a: Array, lost: Array, b: Array, more: Array) -> tuple[Array, Array]:
+    """The sum of numbers with errors."""
+    whole = a + b
+    return whole, lost + more + two_sum(a, b, whole)
 
 
 def _moved(transfer: Transfer, which: Which) -> tuple[Array, Array, Array, int] | None:
