@@ -187,6 +187,85 @@ def test_where_two_kernels_part():
     ]
 
 
+PLANTED = """.version 8.0
+.target sm_90
+.address_size 64
+.file 1 "{name}.cu"
+.visible .entry {name}(.param .u64 x, .param .u64 y, .param .u64 out, .param .u64 between)
+{{
+    .reg .b32 %r<9>; .reg .b64 %rd<11>; .reg .f32 %f<6>; .reg .pred %p<3>;
+    .shared .align 128 .b8 tile[256]; .shared .align 8 .b8 bar[8];
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u64 %rd3, [out]; ld.param.u64 %rd8, [between];
+    mov.u32 %r8, %ctaid.x; mul.wide.u32 %rd10, %r8, 256; add.s64 %rd1, %rd1, %rd10; add.s64 %rd2, %rd2, %rd10; add.s64 %rd3, %rd3, %rd10; add.s64 %rd8, %rd8, %rd10;
+    mov.u32 %r1, %tid.x; mul.wide.u32 %rd4, %r1, 4; mov.u32 %r2, tile; mad.lo.u32 %r3, %r1, 4, %r2; setp.eq.u32 %p1, %r1, 0;
+    add.s64 %rd5, %rd1, %rd4; add.s64 %rd6, %rd2, %rd4; add.s64 %rd7, %rd3, %rd4; add.s64 %rd9, %rd8, %rd4;
+    ld.global.f32 %f1, [%rd5]; ld.global.f32 %f2, [%rd6];
+    .loc 1 {line} 0
+    {body}
+    .loc 1 99 0
+    {way}
+    ret;
+}}
+"""
+ROWS = "and.b32 %r4, %r1, 32; shl.b32 %r4, %r4, 2; and.b32 %r5, %r1, 7; mad.lo.u32 %r4, %r5, 16, %r4; add.u32 %r4, %r4, %r2;"
+WAYS = {
+    "cp.async": """st.global.f32 [%rd9], %f3; bar.sync 0; xor.b32 %r4, %r1, 33; mul.wide.u32 %rd10, %r4, 4; add.s64 %rd10, %rd8, %rd10;
+    cp.async.ca.shared.global [%r3], [%rd10], 4; cp.async.wait_all; bar.sync 0; ld.shared.f32 %f4, [%r3]; st.global.f32 [%rd7], %f4;
+    bar.sync 0; st.shared.f32 [%r3], %f1; st.global.f32 [%rd9], %f1;""",
+    "bulk to shared": """st.global.f32 [%rd9], %f3; fence.proxy.async; mov.u32 %r4, bar; @%p1 mbarrier.init.shared.b64 [%r4], 1;
+    @%p1 fence.mbarrier_init.release.cluster; bar.sync 0; @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 256;
+    @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd8], 256, [%r4];
+W:  mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; @!%p2 bra W; ld.shared.f32 %f4, [%r3]; st.global.f32 [%rd7], %f4;""",
+    "bulk to global": """st.shared.f32 [%r3], %f3; fence.proxy.async; bar.sync 0; @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd3], [%r2], 256;
+    @%p1 cp.async.bulk.commit_group; @%p1 cp.async.bulk.wait_group 0;""",
+    "ldmatrix": f"""st.shared.f32 [%r3], %f3; bar.sync 0; {ROWS} ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r6}}, [%r4]; st.global.u32 [%rd7], %r6;""",
+    "stmatrix": f"""mov.b32 %r6, %f3; {ROWS} stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r4], {{%r6}}; bar.sync 0;
+    xor.b32 %r7, %r1, 32; mad.lo.u32 %r7, %r7, 4, %r2; ld.shared.f32 %f4, [%r7]; st.global.f32 [%rd7], %f4;""",
+    "atomics": """st.shared.f32 [%r3], %f1; bar.sync 0; xor.b32 %r4, %r1, 32; mad.lo.u32 %r4, %r4, 4, %r2; red.shared.add.f32 [%r4], %f3;
+    red.shared.add.f32 [%r3], %f2; bar.sync 0; ld.shared.f32 %f4, [%r3]; st.global.f32 [%rd7], %f4;""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_through_copies_and_matrices(way):
+    """A difference before an asynchronous copy, a move of matrices or an atomic is named, not the copy."""
+    one, two = (
+        warpsim.load(PLANTED.format(body=body, name=name, line=line, way=WAYS[way]))[name]
+        for body, name, line in ((FUSED, "one", 7), (APART, "two", 9))
+    )
+    x, y = (recipe("normal", 192, seed=k).array() for k in (1, 2))
+    y[:64] = y[128:] = 0  # where one rounding is as good as two: only the second CTA differs
+    found = equal(one, two, 3, 64, [x, y, np.zeros(192, np.float32), np.zeros(192, np.float32)])
+
+    parts = [line for line in found.text.splitlines() if "one.cu:7)" in line or "two.cu:9)" in line]
+    assert [line.split(": ")[1] for line in parts] == [FUSED, APART], found.text
+    assert found.text.count("by the same values with another result: CTA (1, 0, 0)") == 2
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "ld.global.f32 %f4, [%rd10];",
+        "cp.async.ca.shared.global [%r3], [%rd10], 4; cp.async.wait_all; ld.shared.f32 %f4, [%r3];",
+    ],
+)
+def test_another_source(read):
+    """Where a load or a copy brings other bytes of what nobody has stored, its address is followed."""
+    way = f"mul.wide.u32 %rd10, %r4, 4; add.s64 %rd10, %rd1, %rd10; {read} st.global.f32 [%rd7], %f4;"
+    one, two = (
+        warpsim.load(PLANTED.format(body=body, name=name, line=line, way=way))[name]
+        for body, name, line in (
+            ("mad.lo.u32 %r4, %r1, 2, 1001;", "one", 7),
+            ("mad.lo.u32 %r4, %r1, 2, 1002;", "two", 9),
+        )
+    )
+    args = [recipe("normal", 2048).array(), *(np.zeros(64, np.float32) for _ in range(3))]
+    found = equal(one, two, 1, 64, args)
+
+    assert "one.cu:7): mad.lo.u32 %r4, %r1, 2, 1001;" in found.text
+    assert "two.cu:9): mad.lo.u32 %r4, %r1, 2, 1002;" in found.text
+
+
 def test_a_recorded_case():
     """A case's launch under its own kernel and another: its buffers by their names."""
     saxpy = warpsim.load("programs/saxpy/kernel.ptx")["saxpy"]

@@ -563,7 +563,8 @@ class Accuracy(Watcher):
                 continue
             slot = elements(instruction.outputs)[number].registers[0]
             got = part_of(as_array(group.read(slot)), each.part)
-            error = _finite(each.lost(*(group.selection.from_order(a) for a in each.found), got))
+            high, rest = (group.selection.from_order(a) for a in each.found)
+            error = _finite(each.lost(high, rest, got))
             error = error if each.access.active is None else np.where(each.access.active, error, 0.0)
             before = made.get((slot, each.part))
             made[slot, each.part] = _some(error if before is None else before + error)

@@ -134,7 +134,7 @@ class Companions:
             start, columns = own.start[which], own.columns[which]
             self.move(shared, start, columns, shared, to.start[which], to.columns[which], work.nbytes)
             return []
-        found = _moved(transfer, which)
+        found = moved(transfer, which)
         stored: list[tuple[Region, Array, int]] = []
         if found is None:
             return stored
@@ -247,7 +247,7 @@ def _sum(a: Array, lost: Array, b: Array, more: Array) -> tuple[Array, Array]:
     return whole, lost + more + two_sum(a, b, whole)
 
 
-def _moved(transfer: Transfer, which: Which) -> tuple[Array, Array, Array, int] | None:
+def moved(transfer: Transfer, which: Which) -> tuple[Array, Array, Array, int] | None:
     """What copies have moved between global and shared memory, or None: addresses in either, columns there, and the bytes at
     each."""
     work = transfer.work

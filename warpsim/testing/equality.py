@@ -414,7 +414,7 @@ def _parting(
     if mine is None or theirs is None or mine.cta is None or theirs.cta is None or mine.warp is None:
         return []
     has = Values(theirs.cta)
-    other.run(values, lambda addresses: has)
+    other.fresh().run(values, lambda addresses: has)
 
     def run(watcher: Watcher) -> None:
         side.fresh().run(values, lambda addresses: watcher)

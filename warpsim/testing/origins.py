@@ -6,7 +6,7 @@ Two texts share no registers, so values are compared by their bits, with all tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 import attrs
 import numpy as np
@@ -17,26 +17,42 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import finding_at, locate
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.transfers import BoxStore, RunStore, Transfer, Which
 from warpsim.machine.values import as_array
-from warpsim.machine.watcher import MemoryAccess, Watcher
+from warpsim.machine.watcher import ATOMIC, MemoryAccess, Watcher
 from warpsim.numerics.arrays import Array
+from warpsim.observe import accuracy_matrices as matrices
+from warpsim.observe.accuracy_memory import moved
 from warpsim.program.program import Function, Instruction
 from warpsim.records import define, frozen
 from warpsim.types import ScalarType
 
 MOST = 200_000
 """Steps of a warp that are kept."""
-HOPS = 8
-"""How often a value is followed from one warp to another."""
+HOPS = 16
+"""How often a value is followed through memory."""
+FOREVER = 1 << 62
 Cta = tuple[int, int, int]
+
+
+def _column(machine: Machine, cta: Cta) -> int:
+    """The number of a CTA in the batch; -1 if it is in another."""
+    gx, gy, _ = machine.launch.grid
+    columns = np.flatnonzero(machine.batch.ctas == cta[0] + gx * (cta[1] + gy * cta[2]))
+    return int(columns[0]) if len(columns) else -1
+
+
+def cta_of(machine: Machine, column: int) -> Cta:
+    """The CTA of that number in the batch."""
+    gx, gy, _ = machine.launch.grid
+    number = int(machine.batch.ctas[column])
+    return number % gx, number // gx % gy, number // (gx * gy)
 
 
 def _lanes(machine: Machine, group: Group, cta: Cta) -> tuple[Array, Array]:
     """The threads of a group that belong to a CTA: where they stand in the group, and their numbers in the CTA."""
-    gx, gy, _ = machine.launch.grid
-    columns = np.flatnonzero(machine.batch.ctas == cta[0] + gx * (cta[1] + gy * cta[2]))
     positions, count = group.selection.positions.reshape(-1), machine.batch.shape.n_ctas
-    at = np.flatnonzero(positions % count == columns[0]) if len(columns) else columns
+    at = np.flatnonzero(positions % count == _column(machine, cta))
     return at, positions[at] // count
 
 
@@ -66,18 +82,30 @@ class Values(Watcher):
         return np.unique(np.concatenate(self.kept)) if self.kept else np.zeros(0, np.uint64)
 
 
+@frozen
+class Byte:
+    """A byte of memory (of shared and local memory, that of a CTA) as it is at a moment: before that many events of the launch."""
+
+    space: str
+    place: int
+    cta: Cta
+    before: int
+
+
 @define(eq=False)
 class Step:
-    """What a warp did: the bits of the registers that it read and wrote, and the addresses of the memory that it accessed, by
-    lane."""
+    """What a warp did at a moment: the bits of the registers that it read and wrote, and the addresses of the memory that it
+    accessed, by lane, or by row of matrices."""
 
     instruction: Instruction
     function: Function
     lanes: list[int]
+    moment: int
     reads: dict[int, list[int]] = attrs.field(factory=dict)
     writes: dict[int, list[int]] = attrs.field(factory=dict)
     space: str = ""
     places: list[int] | None = None
+    rows: list[int] = attrs.field(factory=list)
 
     def passes(self, at: int) -> bool:
         """Whether a lane passes the guard."""
@@ -99,26 +127,62 @@ class Step:
             first += operand.type.bytes
         return found
 
-    def stored(self, space: str, place: int) -> tuple[int, int] | None:
-        """The lane and the register that it stored to a byte of memory."""
-        if self.instruction.traits.access is not Access.STORE or self.space != space or self.places is None:
-            return None
+    def loaded(self, slot: int, lane: int) -> list[int]:
+        """Where in memory a lane's register came from: one byte of each element."""
+        number = list(self.writes).index(slot)
+        if self.rows and self.instruction.form.root == "ldmatrix":
+            elements = matrices.loaded(self.instruction)[number][lane].tolist()
+            return [self.rows[e // 8] + 2 * (e % 8) for e in elements]
+        if self.instruction.traits.access not in (Access.LOAD, Access.ATOMIC) or self.places is None:
+            return []
+        return [self.places[self.lanes.index(lane)] + self.function.registers[slot].type.bytes * number]
+
+    def stored(self, space: str, place: int) -> list[tuple[int, int]]:
+        """The lanes and registers that it stored to a byte of memory, or added to it, the last first."""
+        found: list[tuple[int, int]] = []
+        if self.space != space:
+            return found
+        if self.rows and self.instruction.form.root == "stmatrix":
+            slots = [o.registers[0] for o in self.instruction.named["r"].parts]
+            for row, first in enumerate(self.rows):
+                if first <= place < first + 16:
+                    table = matrices.stored(self.instruction)[row // 8][row % 8]
+                    element = int(table.reshape(-1)[(place - first) // 2])
+                    found.insert(0, (element // 2 % 32, slots[element // 64]))
+            return found
+        if self.instruction.traits.access not in (Access.STORE, Access.ATOMIC) or self.places is None:
+            return found
         for at, first in reversed(list(enumerate(self.places))):
             if self.passes(at):
-                for slot, offset in reversed(self.data):
-                    if first + offset <= place < first + offset + self.function.registers[slot].type.bytes:
-                        return self.lanes[at], slot
-        return None
+                found += [
+                    (self.lanes[at], slot)
+                    for slot, offset in reversed(self.data)
+                    if first + offset <= place < first + offset + self.function.registers[slot].type.bytes
+                ]
+        return found
+
+
+@frozen(eq=False)
+class Copy:
+    """An asynchronous copy that wrote a byte: where that byte was before."""
+
+    instruction: Instruction
+    source: Byte
+    cta: Cta
+    warp: int
+    lane: int
 
 
 class Steps(Watcher):
-    """What a warp of a CTA does. ``wanted``: who wrote bytes of memory last before its step of that number."""
+    """What a warp of a CTA does, and who wrote a byte of memory last: a warp, by its CTA and number, or a copy. Of those that add
+    to it, the last that adds a value that is not ``known``."""
 
-    def __init__(self, cta: Cta, warp: int, wanted: tuple[str, int, int] | None = None) -> None:
-        self.cta, self.warp, self.wanted = cta, warp, wanted
+    def __init__(self, cta: Cta, warp: int, wanted: Byte | None = None, known: Set[int] = frozenset()) -> None:
+        self.cta, self.warp, self.wanted, self.known = cta, warp, wanted, known
         self.steps: list[Step] = []
         self.launch: LaunchState | None = None
-        self.writer: tuple[Cta, int] | None = None
+        self.writer: tuple[Cta, int] | Copy | None = None
+        self.moment = 0
 
     def launch_began(self, launch: LaunchState) -> None:
         """Keep the launch, whose text the steps are from."""
@@ -126,37 +190,100 @@ class Steps(Watcher):
 
     def registers_read(self, machine: Machine, group: Group, registers: tuple[int, ...]) -> None:
         """A step begins."""
+        self.moment += 1
         step = self._begin(machine, group)
         if step is not None:
             step[0].reads = {slot: _bits(group, slot, step[1]).tolist() for slot in registers}
 
     def registers_written(self, machine: Machine, group: Group, registers: tuple[int, ...]) -> None:
         """A step ends."""
+        self.moment += 1
         step = self._of(machine, group)
         if step is not None:
             step[0].writes = {slot: _bits(group, slot, step[1]).tolist() for slot in registers}
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Keep the addresses of its loads and stores; note who writes what is wanted."""
+        self.moment += 1
         step = self._of(machine, group)
         shape, space = group.selection.shape, access.space.split("::")[0]
         if step is not None:
             step[0].space, step[0].places = space, np.broadcast_to(access.places, shape).reshape(-1)[step[1]].tolist()
-        if self.wanted is None or not access.writes or space != self.wanted[0] or len(self.steps) > self.wanted[2]:
+        if not access.writes or not self._wants(machine, space):
             return
-        hit = (access.places <= self.wanted[1]) & (self.wanted[1] < access.places + access.nbytes)
-        if access.active is not None:
-            hit = hit & access.active
+        hit = np.broadcast_to(self._hit(machine, access), shape)
+        if access.kind == ATOMIC and isinstance(self.writer, tuple) and not self._adds(group, hit):
+            return
         if hit.any():
-            cta, warp, _ = locate(machine.launch, machine.batch, group, np.broadcast_to(hit, shape))
-            if space == "global" or cta == self.cta:
-                self.writer = cta, warp
+            cta, warp, _ = locate(machine.launch, machine.batch, group, hit)
+            self.writer = cta, warp
+
+    def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """The same for rows of matrices."""
+        self.moment += 1
+        step, warps = self._of(machine, group), group.warps
+        shape = warps.n, access.places.shape[1], warps.m
+        places, ctas = np.broadcast_to(access.places, shape), np.broadcast_to(warps.ctas, (warps.n, warps.m))
+        if step is not None:
+            column, thread = _column(machine, self.cta), warps.first_thread >> 5 == self.warp
+            which = np.argwhere((ctas == column) & thread[:, None])
+            step[0].space = "shared"
+            step[0].rows += places[which[0][0], :, which[0][1]].tolist() if len(which) else []
+        if access.writes and self._wants(machine, "shared"):
+            which = np.argwhere(self._hit(machine, access).any(axis=1))
+            for n, m in which.tolist():
+                cta = cta_of(machine, int(ctas[n, m]))
+                self.writer = cta, int(warps.first_thread[n]) >> 5
+
+    def async_delivered(
+        self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which
+    ) -> None:
+        """Note a copy that writes what is wanted."""
+        self.moment += 1
+        found = moved(transfer, which)
+        if found is None or self.wanted is None or self.moment >= self.wanted.before:
+            return
+        address, start, columns, size = found
+        to_global = isinstance(transfer.work, RunStore | BoxStore)
+        if self.wanted.space != ("global" if to_global else "shared"):
+            return
+        place, column = self.wanted.place, _column(machine, self.wanted.cta)
+        there = address if to_global else start
+        hit = np.flatnonzero((there <= place) & (place < there + size) & (to_global | (columns == column)))
+        if len(hit):
+            at, count = int(hit[-1]), machine.batch.shape.n_ctas
+            thread, owner = divmod(int(transfer.positions[which][at if len(address) == len(which) else 0]), count)
+            source = start if to_global else address
+            cta = cta_of(machine, int(columns[at]))
+            byte = Byte("shared" if to_global else "global", int(source[at] + place - there[at]), cta, self.moment)
+            instruction = transfer.place or group.instruction
+            self.writer = Copy(instruction, byte, cta_of(machine, owner), thread >> 5, thread & 31)
+
+    def _wants(self, machine: Machine, space: str) -> bool:
+        """Whether a byte of this memory is looked for now."""
+        wanted = self.wanted
+        if wanted is None or space != wanted.space or self.moment >= wanted.before:
+            return False
+        return space == "global" or _column(machine, wanted.cta) >= 0
+
+    def _hit(self, machine: Machine, access: MemoryAccess) -> Array:
+        assert self.wanted is not None
+        hit = (access.places <= self.wanted.place) & (self.wanted.place < access.places + access.nbytes)
+        if self.wanted.space == "shared":
+            hit = hit & (access.columns == _column(machine, self.wanted.cta))
+        return hit if access.active is None else hit & access.active
+
+    def _adds(self, group: Group, hit: Array) -> bool:
+        """Whether lanes add what is not known."""
+        at = np.flatnonzero(hit)
+        slots = [p.register.index for o in group.instruction.inputs if o.base is None for p in o.parts if p.register]
+        return any(bits not in self.known for slot in slots for bits in _bits(group, slot, at).tolist())
 
     def _begin(self, machine: Machine, group: Group) -> tuple[Step, Array] | None:
         at, lanes = self._mine(machine, group)
         if not lanes or len(self.steps) >= MOST:
             return None
-        self.steps.append(Step(group.instruction, group.plan.function, lanes))
+        self.steps.append(Step(group.instruction, group.plan.function, lanes, self.moment))
         return self.steps[-1], at
 
     def _mine(self, machine: Machine, group: Group) -> tuple[Array, list[int]]:
@@ -200,10 +327,11 @@ class Parting:
             else "followed back to here"
         )
         given = said((slot for slot, _ in self.step.data), self.step.reads)
+        made = said(self.step.writes, self.step.writes)
         return [
             f"  {what}: CTA {self.cta}, warp {self.warp}, lane {self.lane}:",
             f"    {found.file}:{found.line}{cuda}: {found.text.strip()}",
-            f"      {said(self.step.writes, self.step.writes)}{f' from {given}' if given else ''}",
+            *([f"      {made}{f' from {given}' if given else ''}"] if made else []),
         ]
 
 
@@ -220,80 +348,87 @@ Run = Callable[[Watcher], None]
 
 
 def parting(run: Run, cta: Cta, warp: int, address: int, other: Array) -> Parting | None:
-    """Follow the last value that a warp stored to a byte of global memory back to the first instruction whose inputs are among the
-    ``other`` values and whose result is not; None where the value itself is among them, or a copy stored it."""
-    known, reached = set(other.tolist()), None
-    space, place, before = "global", address, MOST
-    for _ in range(HOPS):
-        trace = Steps(cta, warp)
-        run(trace)
-        way = _Way(trace, known, cta, warp)
-        start = way.stored(space, place, before)
-        if start is None:
-            return reached
-        way.follow(*start)
-        reached = way.reached or reached
-        if way.memory is None:
-            return reached
-        space, place, before = way.memory
-        asked = Steps(cta, warp, (space, place, before))
-        run(asked)
-        if asked.writer is None or asked.writer == (cta, warp):
-            return reached
-        (cta, warp), before = asked.writer, MOST
-    return reached
+    """Follow the last value that a warp, or a copy that it started, has left in a byte of global memory back to the first
+    instruction whose inputs are among the ``other`` values and whose result is not; None where the value itself is among them."""
+    way = _Way(run, set(other.tolist()))
+    way.memory(Byte("global", address, cta, FOREVER), cta, warp, HOPS)
+    return way.reached
 
 
 class _Way:
-    """The way back from a value in the steps of a warp, along values that are not ``known``."""
+    """The way back from a value, along values that are not ``known``."""
 
-    def __init__(self, trace: Steps, known: set[int], cta: Cta, warp: int) -> None:
-        self.trace, self.known, self.cta, self.warp = trace, known, cta, warp
+    def __init__(self, run: Run, known: set[int]) -> None:
+        self.run, self.known = run, known
         self.reached: Parting | None = None
-        self.memory: tuple[str, int, int] | None = None
-        """Where the way leaves the warp: a byte of memory that the step of that number has loaded."""
 
-    def stored(self, space: str, place: int, before: int) -> tuple[int, int, int] | None:
-        """The last step that stored to a byte, with lane and register."""
-        for number in range(min(before, len(self.trace.steps)) - 1, -1, -1):
-            found = self.trace.steps[number].stored(space, place)
-            if found is not None:
-                return number, *found
-        return None
+    def _seen(self, cta: Cta, warp: int, wanted: Byte | None = None) -> Steps:
+        found = Steps(cta, warp, wanted, self.known)
+        self.run(found)
+        return found
 
-    def follow(self, number: int, lane: int, slot: int) -> None:
+    def memory(self, byte: Byte, cta: Cta, warp: int, hops: int) -> bool:
+        """From a byte that a step of this warp has loaded; whether it is followed further."""
+        asked = self._seen(cta, warp, byte)
+        writer = asked.writer
+        if writer is None or not hops:
+            return False
+        if isinstance(writer, Copy):
+            self._copied(writer, hops - 1)
+            return True
+        trace = asked if writer == (cta, warp) else self._seen(*writer)
+        for number in range(len(trace.steps) - 1, -1, -1):
+            if trace.steps[number].moment >= byte.before:
+                continue
+            found = trace.steps[number].stored(byte.space, byte.place)
+            for lane, slot in found:
+                step = trace.steps[number]
+                if step.reads[slot][step.lanes.index(lane)] not in self.known:
+                    self.follow(trace, number, lane, slot, hops)
+                    return True
+            if found and trace.steps[number].instruction.traits.access is not Access.ATOMIC:
+                return False
+        return False
+
+    def _copied(self, copy: Copy, hops: int) -> None:
+        """From a copy to its source, or to what it was told if nobody has stored that in this launch."""
+        trace = self._seen(copy.cta, copy.warp)
+        before = (k for k in range(len(trace.steps) - 1, -1, -1) if trace.steps[k].moment < copy.source.before)
+        number = next((k for k in before if trace.steps[k].instruction is copy.instruction), None)
+        if number is None or trace.launch is None:
+            return
+        step = trace.steps[number]
+        self.reached = Parting(trace.launch, step, copy.cta, copy.warp, copy.lane, reached=False)
+        if not self.memory(copy.source, copy.cta, copy.warp, hops) and copy.lane in step.lanes:
+            told = self._unknown(step, step.lanes.index(copy.lane), 0, step.reads)
+            if told:
+                self.follow(trace, number, copy.lane, told[0][1], hops)
+
+    def follow(self, trace: Steps, number: int, lane: int, slot: int, hops: int) -> None:
         """From a register that a step reads."""
-        steps = self.trace.steps
+        steps = trace.steps
         function = steps[number].function
         bits = steps[number].reads[slot][steps[number].lanes.index(lane)]
         while bits not in self.known:
             number = next((k for k in range(number - 1, -1, -1) if steps[k].wrote(function, slot, lane)), -1)
-            if number < 0 or self.trace.launch is None:
+            if number < 0 or trace.launch is None:
                 return
             step = steps[number]
             at = step.lanes.index(lane)
-            loads, inputs = step.instruction.traits.access is Access.LOAD, self._unknown(step, at, bits)
-            self.reached = Parting(
-                self.trace.launch, step, self.cta, self.warp, lane, reached=not (loads or inputs or not step.data)
-            )
-            if loads and step.places is not None:
-                size = step.function.registers[slot].type.bytes
-                place = step.places[at] + size * list(step.writes).index(slot)
-                found = self.stored(step.space, place, number)
-                if found is None:
-                    self.memory = step.space, place, number
-                    return
-                number, lane, slot = found
-                at = steps[number].lanes.index(lane)
-                bits = steps[number].reads[slot][at]
-            elif not inputs:
+            places, inputs = step.loaded(slot, lane), self._unknown(step, at, bits, [slot for slot, _ in step.data])
+            parts = not (places or inputs or not step.data)
+            self.reached = Parting(trace.launch, step, trace.cta, trace.warp, lane, reached=parts)
+            bytes_read = [Byte(step.space, place, trace.cta, step.moment) for place in places]
+            if any(self.memory(byte, trace.cta, trace.warp, hops - 1) for byte in bytes_read):
                 return
-            else:
-                at, slot = inputs[0]
-                lane, bits = step.lanes[at], step.reads[slot][at]
+            inputs = inputs or self._unknown(step, at, bits, step.reads if places else ())
+            if not inputs:
+                return
+            at, slot = inputs[0]
+            lane, bits = step.lanes[at], step.reads[slot][at]
 
-    def _unknown(self, step: Step, at: int, bits: int) -> list[tuple[int, int]]:
+    def _unknown(self, step: Step, at: int, bits: int, slots: Iterable[int]) -> list[tuple[int, int]]:
         """The inputs of a step that the other kernel has not: lane by lane and register; what a lane only passed on first."""
         lanes = [at] if step.instruction.form.scope is Scope.THREAD else range(len(step.lanes))
-        found = [(k, slot) for slot, _ in step.data for k in lanes if step.reads[slot][k] not in self.known]
+        found = [(k, slot) for slot in slots for k in lanes if step.reads[slot][k] not in self.known]
         return sorted(found, key=lambda each: step.reads[each[1]][each[0]] != bits)
