@@ -31,9 +31,8 @@ def command_equal(options: Namespace) -> int:
     from warpsim.testing.equality import equal, equal_case
 
     flags = options.cuda_flags if options.other_flags is None else options.other_flags
-    other = kernel_of(
-        Namespace(**{**vars(options), "file": options.other, "kernel": options.other_kernel, "cuda_flags": flags})
-    )
+    name = options.other_kernel or options.kernel
+    other = kernel_of(Namespace(**{**vars(options), "file": options.other, "kernel": name, "cuda_flags": flags}))
     common = {
         **launch_options(options),
         "order": None if options.order is None else dims(options.order),

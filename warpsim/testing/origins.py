@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Access
+from warpsim.isa.traits import Access, Matrix
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import finding_at, locate
 from warpsim.machine.state.group import Group
@@ -130,7 +130,7 @@ class Step:
     def loaded(self, slot: int, lane: int) -> list[int]:
         """Where in memory a lane's register came from: one byte of each element."""
         number = list(self.writes).index(slot)
-        if self.rows and self.instruction.form.root == "ldmatrix":
+        if self.rows and self.instruction.traits.matrix is Matrix.LOAD:
             elements = matrices.loaded(self.instruction)[number][lane].tolist()
             return [self.rows[e // 8] + 2 * (e % 8) for e in elements]
         if self.instruction.traits.access not in (Access.LOAD, Access.ATOMIC) or self.places is None:
@@ -142,7 +142,7 @@ class Step:
         found: list[tuple[int, int]] = []
         if self.space != space:
             return found
-        if self.rows and self.instruction.form.root == "stmatrix":
+        if self.rows and self.instruction.traits.matrix is Matrix.STORE:
             slots = [o.registers[0] for o in self.instruction.named["r"].parts]
             for row, first in enumerate(self.rows):
                 if first <= place < first + 16:
@@ -400,35 +400,54 @@ class _Way:
         step = trace.steps[number]
         self.reached = Parting(trace.launch, step, copy.cta, copy.warp, copy.lane, reached=False)
         if not self.memory(copy.source, copy.cta, copy.warp, hops) and copy.lane in step.lanes:
-            told = self._unknown(step, step.lanes.index(copy.lane), 0, step.reads)
+            told = self._unknown(trace, number, step.lanes.index(copy.lane), 0, step.reads)
             if told:
                 self.follow(trace, number, copy.lane, told[0][1], hops)
 
     def follow(self, trace: Steps, number: int, lane: int, slot: int, hops: int) -> None:
         """From a register that a step reads."""
         steps = trace.steps
-        function = steps[number].function
         bits = steps[number].reads[slot][steps[number].lanes.index(lane)]
         while bits not in self.known:
-            number = next((k for k in range(number - 1, -1, -1) if steps[k].wrote(function, slot, lane)), -1)
+            number = _writer(steps, number, lane, slot)
             if number < 0 or trace.launch is None:
                 return
             step = steps[number]
             at = step.lanes.index(lane)
-            places, inputs = step.loaded(slot, lane), self._unknown(step, at, bits, [slot for slot, _ in step.data])
+            places, data = step.loaded(slot, lane), [slot for slot, _ in step.data]
+            inputs = self._unknown(trace, number, at, bits, data)
             parts = not (places or inputs or not step.data)
             self.reached = Parting(trace.launch, step, trace.cta, trace.warp, lane, reached=parts)
             bytes_read = [Byte(step.space, place, trace.cta, step.moment) for place in places]
             if any(self.memory(byte, trace.cta, trace.warp, hops - 1) for byte in bytes_read):
                 return
-            inputs = inputs or self._unknown(step, at, bits, step.reads if places else ())
+            inputs = inputs or self._unknown(trace, number, at, bits, step.reads if places else ())
             if not inputs:
                 return
             at, slot = inputs[0]
             lane, bits = step.lanes[at], step.reads[slot][at]
 
-    def _unknown(self, step: Step, at: int, bits: int, slots: Iterable[int]) -> list[tuple[int, int]]:
-        """The inputs of a step that the other kernel has not: lane by lane and register; what a lane only passed on first."""
+    def _unknown(self, trace: Steps, number: int, at: int, bits: int, slots: Iterable[int]) -> list[tuple[int, int]]:
+        """The inputs of a step that the other kernel has not computed: lane by lane and register; what a lane only passed on first.
+        Numbers of the text, parameters and special registers are none."""
+        step = trace.steps[number]
         lanes = [at] if step.instruction.form.scope is Scope.THREAD else range(len(step.lanes))
-        found = [(k, slot) for slot in slots for k in lanes if step.reads[slot][k] not in self.known]
+        found = [
+            (k, slot)
+            for slot in slots
+            for k in lanes
+            if step.reads[slot][k] not in self.known and not _given(trace.steps, number, step.lanes[k], slot)
+        ]
         return sorted(found, key=lambda each: step.reads[each[1]][each[0]] != bits)
+
+
+def _writer(steps: list[Step], number: int, lane: int, slot: int) -> int:
+    """The last step before another in which a lane wrote a register that it reads; -1 for none."""
+    function = steps[number].function
+    return next((k for k in range(number - 1, -1, -1) if steps[k].wrote(function, slot, lane)), -1)
+
+
+def _given(steps: list[Step], number: int, lane: int, slot: int) -> bool:
+    """Whether a register that a step reads holds what no register and no memory gave."""
+    writer = _writer(steps, number, lane, slot)
+    return writer >= 0 and not steps[writer].reads and steps[writer].places is None
