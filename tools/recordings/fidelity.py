@@ -1,7 +1,8 @@
 """What the bits of each instruction form rest on, written to the package (warpsim/isa/fidelity.txt): fidelity.py
 
 From data/oracles.txt (oracles.py makes it), the recorded kernels, and the recordings of single instructions in data/. A line
-holds the opcode, the form, how its results are known (``recorded``, ``exact``, ``stated``) and the evidence."""
+holds the opcode, the form, how its results are known (``recorded``, ``exact``, ``stated``) and the evidence; a form without
+a line has the exact arithmetic of the tests."""
 
 import json
 from collections import defaultdict
@@ -61,24 +62,23 @@ def table():
     held, stored, lines = kernels(), arrays(), []
     for line in (TESTS / "data" / "oracles.txt").read_text().splitlines():
         root, form, oracles = line.split("\t")
+        if oracles == "exact":
+            continue
         named = sorted(held.get((root, form), ()))
         evidence = sorted(stored.get(root, ())) if "hardware" in oracles else []
         if named:
             evidence.append(f"{len(named)} kernels: {', '.join(named[:3])}{' ...' if len(named) > 3 else ''}")
         if "hardware" in oracles:
             kind = "recorded"
-        elif oracles in ("exact", "hint"):
-            kind, evidence = (
-                "exact",
-                ["arithmetic of the tests" if oracles == "exact" else "as the form without a cache policy"],
-            )
+        elif oracles == "hint":
+            kind, evidence = "exact", ["as the form without a cache policy"]
         else:
             said = oracles.removeprefix("stated: ")
             kind = "modelled" if said.startswith("modelled: ") else "stated"
             evidence = [said.removeprefix("modelled: ")]
         usual = "textures_h200.npz" if root in TEXTURES else "matrices_h200.npz, forms_h100.npz"
         lines.append("\t".join([root, form, kind, "; ".join(evidence) or usual]))
-    return lines
+    return list(dict.fromkeys(lines))
 
 
 if __name__ == "__main__":

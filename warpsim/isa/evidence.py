@@ -1,6 +1,7 @@
 """The evidence for an instruction's bits: recordings from a GPU, exact arithmetic, or a model of that GPU.
 
-fidelity.txt lists, per form, the kind of evidence and its source; tools/recordings/fidelity.py makes it.
+fidelity.txt lists the kind of evidence and its source of each form that does not rest on the tests' arithmetic alone;
+tools/recordings/fidelity.py makes it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ class Evidence:
     source: str
 
 
+COMPUTED = Evidence(EXACT, "arithmetic of the tests")
+"""That of a form which the list leaves out."""
+
+
 @functools.cache
 def _table() -> dict[tuple[str, str], Evidence]:
     from importlib import resources
@@ -45,7 +50,7 @@ def _table() -> dict[tuple[str, str], Evidence]:
 
 def evidence(form: Form, text: str, sm: int) -> Evidence:
     """The evidence for an instruction as written, on a GPU (capability times ten)."""
-    known = _table().get((form.root, form.syntax), Evidence(MODELLED, "nothing is recorded of this form"))
+    known = _table().get((form.root, form.syntax), COMPUTED)
     words = text.split()[0].split(".") if text else []
     multiplies = form.root in UNITS and ("mma" in words[:2] or "mma_async" in words)
     product = multiplies and not any(word in WHOLE for word in words)
