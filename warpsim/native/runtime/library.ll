@@ -19,9 +19,7 @@ declare i32 @llvm.vector.reduce.or.v32i32(<32 x i32>)
 declare i64 @llvm.vector.reduce.and.v8i64(<8 x i64>)
 declare void @llvm.set.rounding(i32)
 declare <32 x float> @llvm.experimental.constrained.fdiv.v32f32(<32 x float>, <32 x float>, metadata, metadata)
-declare <32 x double> @llvm.experimental.constrained.fdiv.v32f64(<32 x double>, <32 x double>, metadata, metadata)
 declare <32 x float> @llvm.experimental.constrained.fma.v32f32(<32 x float>, <32 x float>, <32 x float>, metadata, metadata)
-declare <32 x double> @llvm.experimental.constrained.fma.v32f64(<32 x double>, <32 x double>, <32 x double>, metadata, metadata)
 
 ; ---- lanes ---------------------------------------------------------------------------------------
 
@@ -67,32 +65,18 @@ define internal void @copy(ptr %to, ptr %from, i64 %size) alwaysinline {
   ret void
 }
 
-; A lane's elements from memory, and into memory.
-define internal void @take(ptr %values, i64 %i, ptr %from, i64 %size, i64 %count) alwaysinline {
+; A lane's elements from memory, or into memory if `%out`.
+define internal void @move(ptr %values, i64 %i, ptr %p, i64 %size, i64 %count, i1 %out) alwaysinline {
 entry:
   %total = mul i64 %size, %count
   br label %loop
 loop:
   %at = phi i64 [ 0, %entry ], [ %next, %loop ]
-  %q = getelementptr i8, ptr %from, i64 %at
+  %q = getelementptr i8, ptr %p, i64 %at
   %e = call ptr @lane(ptr %values, i64 %i, i64 %at, i64 %size)
-  call void @copy(ptr %e, ptr %q, i64 %size)
-  %next = add i64 %at, %size
-  %done = icmp eq i64 %next, %total
-  br i1 %done, label %end, label %loop
-end:
-  ret void
-}
-
-define internal void @put(ptr %values, i64 %i, ptr %to, i64 %size, i64 %count) alwaysinline {
-entry:
-  %total = mul i64 %size, %count
-  br label %loop
-loop:
-  %at = phi i64 [ 0, %entry ], [ %next, %loop ]
-  %q = getelementptr i8, ptr %to, i64 %at
-  %e = call ptr @lane(ptr %values, i64 %i, i64 %at, i64 %size)
-  call void @copy(ptr %q, ptr %e, i64 %size)
+  %to = select i1 %out, ptr %q, ptr %e
+  %from = select i1 %out, ptr %e, ptr %q
+  call void @copy(ptr %to, ptr %from, i64 %size)
   %next = add i64 %at, %size
   %done = icmp eq i64 %next, %total
   br i1 %done, label %end, label %loop
@@ -108,7 +92,7 @@ loop:
   %at = call i64 @word(ptr %indices, i64 %i)
   %offset = mul i64 %at, %size
   %p = getelementptr i8, ptr %table, i64 %offset
-  call void @take(ptr %out, i64 %i, ptr %p, i64 %size, i64 1)
+  call void @move(ptr %out, i64 %i, ptr %p, i64 %size, i64 1, i1 false)
   %next = add i64 %i, 1
   %done = icmp eq i64 %next, 32
   br i1 %done, label %end, label %loop
@@ -123,7 +107,7 @@ loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
   %at = call i64 @index(ptr %indices, i64 %i)
   %p = call ptr @lane(ptr %values, i64 %at, i64 0, i64 %size)
-  call void @take(ptr %out, i64 %i, ptr %p, i64 %size, i64 1)
+  call void @move(ptr %out, i64 %i, ptr %p, i64 %size, i64 1, i1 false)
   %next = add i64 %i, 1
   %done = icmp eq i64 %next, 32
   br i1 %done, label %end, label %loop
@@ -156,7 +140,7 @@ end:
   ret void
 }
 
-; ---- directed rounding: LLVM's numbers of modes, of which 1 is to nearest ------------------------
+; ---- directed rounding: LLVM's numbers of modes, of which 1 is to nearest; double as float ----------
 
 define internal void @ws_fdiv_float(ptr %a, ptr %b, ptr %out, i32 %mode) strictfp {
   %va = load <32 x float>, ptr %a, align 64
@@ -168,16 +152,6 @@ define internal void @ws_fdiv_float(ptr %a, ptr %b, ptr %out, i32 %mode) strictf
   ret void
 }
 
-define internal void @ws_fdiv_double(ptr %a, ptr %b, ptr %out, i32 %mode) strictfp {
-  %va = load <32 x double>, ptr %a, align 64
-  %vb = load <32 x double>, ptr %b, align 64
-  call void @llvm.set.rounding(i32 %mode) strictfp
-  %r = call <32 x double> @llvm.experimental.constrained.fdiv.v32f64(<32 x double> %va, <32 x double> %vb, metadata !"round.dynamic", metadata !"fpexcept.strict") strictfp
-  call void @llvm.set.rounding(i32 1) strictfp
-  store <32 x double> %r, ptr %out, align 64
-  ret void
-}
-
 define internal void @ws_fma_float(ptr %a, ptr %b, ptr %c, ptr %out, i32 %mode) strictfp {
   %va = load <32 x float>, ptr %a, align 64
   %vb = load <32 x float>, ptr %b, align 64
@@ -186,17 +160,6 @@ define internal void @ws_fma_float(ptr %a, ptr %b, ptr %c, ptr %out, i32 %mode) 
   %r = call <32 x float> @llvm.experimental.constrained.fma.v32f32(<32 x float> %va, <32 x float> %vb, <32 x float> %vc, metadata !"round.dynamic", metadata !"fpexcept.strict") strictfp
   call void @llvm.set.rounding(i32 1) strictfp
   store <32 x float> %r, ptr %out, align 64
-  ret void
-}
-
-define internal void @ws_fma_double(ptr %a, ptr %b, ptr %c, ptr %out, i32 %mode) strictfp {
-  %va = load <32 x double>, ptr %a, align 64
-  %vb = load <32 x double>, ptr %b, align 64
-  %vc = load <32 x double>, ptr %c, align 64
-  call void @llvm.set.rounding(i32 %mode) strictfp
-  %r = call <32 x double> @llvm.experimental.constrained.fma.v32f64(<32 x double> %va, <32 x double> %vb, <32 x double> %vc, metadata !"round.dynamic", metadata !"fpexcept.strict") strictfp
-  call void @llvm.set.rounding(i32 1) strictfp
-  store <32 x double> %r, ptr %out, align 64
   ret void
 }
 
@@ -277,7 +240,7 @@ loop:
   store i64 %o, ptr %value
   %q = inttoptr i64 %o to ptr
   %p = select i1 %affine, ptr %value, ptr %q
-  call void @take(ptr %out, i64 %i, ptr %p, i64 %size, i64 1)
+  call void @move(ptr %out, i64 %i, ptr %p, i64 %size, i64 1, i1 false)
   %next = add i64 %i, 1
   %done = icmp eq i64 %next, 32
   br i1 %done, label %end, label %loop
@@ -308,7 +271,7 @@ step:
   %m = call i64 @thread(ptr %ctx, ptr %d, i32 %row, i64 %i)
   %o = add i64 %m, %cta
   %p = inttoptr i64 %o to ptr
-  call void @put(ptr %in, i64 %i, ptr %p, i64 %size, i64 1)
+  call void @move(ptr %in, i64 %i, ptr %p, i64 %size, i64 1, i1 true)
   br label %loop
 end:
   ret void
@@ -699,7 +662,7 @@ look:
   br i1 %there, label %take, label %fail
 take:
   %p = getelementptr i8, ptr %base, i64 %a
-  call void @take(ptr %out, i64 %i, ptr %p, i64 %size, i64 %count)
+  call void @move(ptr %out, i64 %i, ptr %p, i64 %size, i64 %count, i1 false)
   br label %loop
 fail:
   ret i32 1
@@ -730,7 +693,7 @@ note:
   %unlogged = icmp ne i32 %logged, 0
   br i1 %unlogged, label %full, label %put
 put:
-  call void @put(ptr %values, i64 %i, ptr %p, i64 %size, i64 %count)
+  call void @move(ptr %values, i64 %i, ptr %p, i64 %size, i64 %count, i1 true)
   br i1 %untracked, label %next, label %mark
 mark:
   br i1 %logs, label %look, label %set
@@ -990,7 +953,7 @@ at_once:
   call void @quick(ptr %space, ptr %addresses, ptr %cols, ptr %out, i64 %count)
   ret i32 0
 loop:
-  %left = phi i32 [ %mask, %known ], [ %fewer, %next ]
+  %left = phi i32 [ %mask, %known ], [ %fewer, %take ]
   %none = icmp eq i32 %left, 0
   br i1 %none, label %done, label %lane
 lane:
@@ -1014,9 +977,7 @@ take:
   call void @copy(ptr %e, ptr %p, i64 %part)
   %at1 = add i64 %at, %part
   %over = icmp eq i64 %at1, %total
-  br i1 %over, label %next, label %element
-next:
-  br label %loop
+  br i1 %over, label %loop, label %element
 done:
   ret i32 0
 }
@@ -1040,7 +1001,7 @@ known:
   %untracked = icmp eq ptr %marks, null
   br label %loop
 loop:
-  %left = phi i32 [ %mask, %known ], [ %fewer, %next ]
+  %left = phi i32 [ %mask, %known ], [ %fewer, %on ]
   %none = icmp eq i32 %left, 0
   br i1 %none, label %done, label %lane
 lane:
@@ -1068,9 +1029,7 @@ note:
 on:
   %at1 = add i64 %at, %part
   %over = icmp eq i64 %at1, %total
-  br i1 %over, label %next, label %element
-next:
-  br label %loop
+  br i1 %over, label %loop, label %element
 full:
   ret i32 2
 done:

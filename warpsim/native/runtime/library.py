@@ -24,7 +24,12 @@ def _parts() -> dict[str, str]:
     text = Path(__file__).with_name("library.ll").read_text()
     found = {match[2]: match[0] for match in _DEFINITION.finditer(text)}
     found |= {_NAME.findall(line)[0]: line + "\n" for line in text.splitlines() if line.startswith("declare ")}
+    found |= {_of_double(name): _of_double(part) for name, part in found.items() if "float" in part}
     return found | {f"{k}.{word}": t.format(word, at) for k, t in WORDS.items() for word, at in CONTEXT.items()}
+
+
+def _of_double(text: str) -> str:
+    return text.replace("float", "double").replace("v32f32", "v32f64")
 
 
 def module_of(name: str) -> str:
