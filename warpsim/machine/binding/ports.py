@@ -16,34 +16,13 @@ from warpsim.machine.asynchrony.tensor_moves import tensor_port
 from warpsim.machine.asynchrony.wgmma import SharedMatrix
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.stack import ThreadStack
-from warpsim.machine.memory.tensor import Tensor
 from warpsim.machine.memory.textures import Textures
 from warpsim.machine.runtime import Clusters
 from warpsim.machine.state.group import Group
-from warpsim.machine.state.launch import DeviceSpec
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
-
-Port = (
-    Memory
-    | DeviceSpec
-    | Array
-    | ReportPort
-    | ThreadStack
-    | SharedMatrix
-    | AsyncGroups
-    | BulkCopies
-    | TensorMapFences
-    | MbarrierObjects
-    | Clusters
-    | Textures
-    | TensorCore
-    | ClusterLaunches
-    | Tensor
-)
-"""What a body finds under a name that it requests."""
 
 
 def _active(machine: Machine, group: Group, active: Array | None) -> Array:
@@ -61,7 +40,7 @@ def reporter(machine: Machine, group: Group, active: Array | None) -> ReportPort
     return lambda rule, message, lanes=None, **more: machine.fault(rule, message, group, lanes, **more)
 
 
-PORTS: dict[str, Callable[[Machine, Group, Array | None], Port]] = {
+PORTS: dict[str, Callable[[Machine, Group, Array | None], object]] = {
     "memory": Memory,
     "device": lambda machine, group, active: machine.launch.device,
     "active": _active,

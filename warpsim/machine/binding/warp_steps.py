@@ -14,7 +14,7 @@ from warpsim.isa.spec import Form, Scope
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.asynchrony import wgmma
 from warpsim.machine.binding.operand_slots import Argument, commit_of, guard_of, source_getter
-from warpsim.machine.binding.ports import PORTS, Port, reporter
+from warpsim.machine.binding.ports import PORTS, reporter
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.plan import ATTEND, FunctionPlan, Issue, Step, literal
 from warpsim.machine.selection import Warps
@@ -59,7 +59,7 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         ]
         keywords = warp_ports(machine, group, active, form)
         if within is not None:
-            keywords["memory"].within = within  # type: ignore[union-attr]
+            keywords["memory"].within = within  # type: ignore[attr-defined]
         if accumulates:
             keywords["accumulator"] = read_accumulator(machine, group)
         body = function if machine.bodies is None else machine.bodies.of(instruction)
@@ -81,7 +81,7 @@ def _constant(operand: Operand, *, wide: bool) -> Array | None:
     return repeated(as_array(literal(operand.constant, operand.type)), 128 if wide else 32)
 
 
-def warp_ports(machine: Machine, group: Group, active: Array | None, form: Form) -> dict[str, Port]:
+def warp_ports(machine: Machine, group: Group, active: Array | None, form: Form) -> dict[str, object]:
     """The ports that a body of whole warps or warpgroups requests, except its accumulator."""
     warps, wide = group.warps, form.scope is Scope.WARPGROUP
     keywords = {
