@@ -99,29 +99,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Attribute launches in fixtures to the test."""
-    return (yield from _watched(item))
-
-
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Apply the test's defaults, and count the findings of its launches."""
-    return (yield from _watched(item))
-
-
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Attribute launches in fixtures to the test."""
-    return (yield from _watched(item))
-
-
 def _watched(item: pytest.Item) -> Generator[None, object, object]:
+    """Apply the test's defaults to its launches and those of its fixtures, and count their findings."""
     from warpsim.testing.sessions import watched
 
     __tracebackhide__ = True
     with watched(item):
         return (yield)
+
+
+pytest_runtest_setup = pytest_runtest_call = pytest_runtest_teardown = _watched
 
 
 @pytest.hookimpl(trylast=True)

@@ -4,6 +4,7 @@ what runs a launch."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import attrs
 
@@ -23,42 +24,40 @@ EFFECTS = ("eager", "at_wait")
 ON_FINDING = ("raise", "collect")
 
 
+T = TypeVar("T")
+
+
+def _option(default: T, help: str, **others: object) -> T:
+    """A field that commands have as an option, with what argparse takes."""
+    return attrs.field(default=default, metadata={"help": help, **others})
+
+
 @frozen(kw_only=True, slots=False)
 class Options:
     """The options of a launch as a caller gives them, not checked yet; `Kernel.__call__` says what they are. None leaves
-    the session's default, or the usual one. The metadata are argparse's, for options of commands."""
+    the session's default, or the usual one."""
 
     shared_mem: int = 0
     cluster: Dim | None = None
     cooperative: bool = False
-    checks: Checks = attrs.field(
-        default=None,
-        metadata={
-            "help": "default (every rule but race), all or none, then +NAME or -NAME to change it; or a list of rules and groups"
-        },
+    checks: Checks = _option(
+        None,
+        "default (every rule but race), all or none, then +NAME or -NAME to change it; or a list of rules and groups",
     )
-    on_finding: str = attrs.field(
-        default="raise",
-        metadata={"help": "end a launch at its first error, or continue where possible", "choices": ON_FINDING},
+    on_finding: str = _option(
+        "raise", "end a launch at its first error, or continue where possible", choices=ON_FINDING
     )
-    async_effects: str | None = attrs.field(
-        default=None,
-        metadata={
-            "help": "asynchronous operations act at issue (eager), or as late as the rules allow",
-            "choices": EFFECTS,
-        },
+    async_effects: str | None = _option(
+        None, "asynchronous operations act at issue (eager), or as late as the rules allow", choices=EFFECTS
     )
-    max_instructions: float | None = attrs.field(
-        default=10**9,
-        metadata={"help": "stop after N warp-instructions (1000000000), or none", "type": number, "metavar": "N"},
+    max_instructions: float | None = _option(
+        10**9, "stop after N warp-instructions (1000000000), or none", type=number, metavar="N"
     )
-    max_seconds: float | None = attrs.field(
-        default=None,
-        metadata={"help": "stop after S seconds of wall-clock time, or none", "type": number, "metavar": "S"},
+    max_seconds: float | None = _option(
+        None, "stop after S seconds of wall-clock time, or none", type=number, metavar="S"
     )
-    schedule: int | None = attrs.field(
-        default=None,
-        metadata={"help": "run warps, CTAs and completions in another legal order", "type": int, "metavar": "SEED"},
+    schedule: int | None = _option(
+        None, "run warps, CTAs and completions in another legal order", type=int, metavar="SEED"
     )
     batch_threads: int = BATCH_THREADS
     by_warp: bool = False
@@ -82,35 +81,20 @@ class Options:
 class CommandOptions(Options):
     """The options of commands that launch: those of the launch, the GPU, and how the launch is run."""
 
-    device: str | None = attrs.field(default=None, metadata={"help": "the GPU, for example sm_90a"})
-    numerics: str | None = attrs.field(
-        default=None,
-        metadata={
-            "help": "matrix products with the GPU's bits, or in float64 rounded once",
-            "choices": ("exact", "ieee"),
-        },
+    device: str | None = _option(None, "the GPU, for example sm_90a")
+    numerics: str | None = _option(
+        None, "matrix products with the GPU's bits, or in float64 rounded once", choices=("exact", "ieee")
     )
-    profile: bool = attrs.field(default=False, metadata={"help": "count what each line does", "action": "store_true"})
-    shadow: str | None = attrs.field(
-        default=None,
-        metadata={
-            "help": "compute every float value in higher precision as well, and say where error is born",
-            "choices": ("f64",),
-        },
+    profile: bool = _option(default=False, help="count what each line does", action="store_true")
+    shadow: str | None = _option(
+        None, "compute every float value in higher precision as well, and say where error is born", choices=("f64",)
     )
-    engine: str | None = attrs.field(
-        default=None,
-        metadata={
-            "help": "compile to machine code where it pays (auto), never, or wherever possible",
-            "choices": ENGINES,
-        },
+    engine: str | None = _option(
+        None, "compile to machine code where it pays (auto), never, or wherever possible", choices=ENGINES
     )
-    workers: int | None = attrs.field(
-        default=None, metadata={"help": "divide the work among N local processes", "type": int, "metavar": "N"}
-    )
-    executor: str | None = attrs.field(
-        default=None,
-        metadata={"help": "divide the work among the workers of a cluster: dask://HOST:PORT", "metavar": "ADDRESS"},
+    workers: int | None = _option(None, "divide the work among N local processes", type=int, metavar="N")
+    executor: str | None = _option(
+        None, "divide the work among the workers of a cluster: dask://HOST:PORT", metavar="ADDRESS"
     )
 
 

@@ -284,19 +284,23 @@ def _bind_warpgroup(step: Step, guard: Guard | None, *, complete: bool) -> Step:
         if lacking.any():
             if machine.hooks.collective_waits is not None:
                 machine.hooks.collective_waits(machine, group)
-            machine.count_entry(group, -1)
-            if lacking.all():
-                machine.park(group)
-                return True
-            stays, goes = machine.divide(group, lacking)
-            machine.push(goes)
-            machine.park(stays)
-            return True
+            return _park(machine, group, lacking)
         if complete and (sizes[places] < 128).any():
             return _pass_over(machine, group, (sizes < 128)[places])
         return step(machine, group)
 
     return gated
+
+
+def _park(machine: Machine, group: Group, lacking: Array) -> bool:
+    """Let the threads of a mask wait, and make the others runnable. Always True: the group has been passed on."""
+    machine.count_entry(group, -1)
+    stays = group
+    if not lacking.all():
+        stays, goes = machine.divide(group, lacking)
+        machine.push(goes)
+    machine.park(stays)
+    return True
 
 
 def _pass_over(machine: Machine, group: Group, broken: Array) -> bool:
@@ -342,13 +346,5 @@ def missing_lanes(machine: Machine, group: Group, members: Members, guarded: Arr
 
 def wait(machine: Machine, group: Group, lacking: Array) -> bool:
     """Park the warps that lack lanes; make the others runnable. Always True: the group has been passed on."""
-    machine.count_entry(group, -1)
     mask = as_array(group.warps.collect(np.broadcast_to(lacking[:, None, :], group.warps.active.shape)))
-    mask = np.broadcast_to(mask, group.selection.shape)
-    if mask.all():
-        machine.park(group)
-        return True
-    stays, goes = machine.divide(group, mask)
-    machine.push(goes)
-    machine.park(stays)
-    return True
+    return _park(machine, group, np.broadcast_to(mask, group.selection.shape))

@@ -237,17 +237,18 @@ def _destroy(handle: int, kind: str) -> None:
             PROCESS.memory.free(handle, Kind.DEVICE)
 
 
-def _declare_told(name: str, kind: str, place: int) -> None:
+def declare_told(name: str, kind: str, place: int) -> None:
+    """Declare a function that gives what an object was made from."""
+
     @call("OP", name)
     def told(out: int, handle: int) -> None:
-        """Give what an object was made from."""
         put_bytes(out, object_of(handle, kind).told[place])
 
 
-_declare_told("cuTexObjectGetResourceDesc", "texref", 0)
-_declare_told("cuTexObjectGetTextureDesc", "texref", 1)
-_declare_told("cuTexObjectGetResourceViewDesc", "texref", 2)
-_declare_told("cuSurfObjectGetResourceDesc", "surfref", 0)
+declare_told("cuTexObjectGetResourceDesc", "texref", 0)
+declare_told("cuTexObjectGetTextureDesc", "texref", 1)
+declare_told("cuTexObjectGetResourceViewDesc", "texref", 2)
+declare_told("cuSurfObjectGetResourceDesc", "surfref", 0)
 
 
 # ---- references by name --------------------------------------------------------------------------

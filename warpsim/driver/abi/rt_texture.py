@@ -8,12 +8,12 @@ from warpsim.driver import arrays
 from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.cu_memory import copy_box
 from warpsim.driver.abi.cu_texture import (
+    declare_told,
     destroy_array,
     destroy_mipmap,
     make_array,
     make_mipmap,
     make_object,
-    object_of,
     surface_of,
     viewed,
     widest_linear,
@@ -239,14 +239,7 @@ def create_texture(resource: int, how: int, view: int) -> int:
 call("!8O", "cudaCreateSurfaceObject")(lambda resource: surface_of(bytes_at(resource, RESOURCE)))
 
 
-def _declare_told(name: str, kind: str, place: int) -> None:
-    @call("OP", name)
-    def told(out: int, handle: int) -> None:
-        """Give what an object was made from."""
-        put_bytes(out, object_of(handle, kind).told[place])
-
-
-_declare_told("cudaGetTextureObjectResourceDesc", "texref", 0)
-_declare_told("cudaGetTextureObjectTextureDesc", "texref", 1)
-_declare_told("cudaGetTextureObjectResourceViewDesc", "texref", 2)
-_declare_told("cudaGetSurfaceObjectResourceDesc", "surfref", 0)
+declare_told("cudaGetTextureObjectResourceDesc", "texref", 0)
+declare_told("cudaGetTextureObjectTextureDesc", "texref", 1)
+declare_told("cudaGetTextureObjectResourceViewDesc", "texref", 2)
+declare_told("cudaGetSurfaceObjectResourceDesc", "surfref", 0)

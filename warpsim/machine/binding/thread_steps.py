@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -285,9 +285,18 @@ def _unread(machine: Machine, group: Group, active: Array | None) -> Memory:
     return Memory(machine, group, active, unused=True)
 
 
-View = Callable[["Machine", Group, Affine, int, "Extent | None", DType, int], "list[Array] | None"]
-"""Views of consecutive elements of memory at affine addresses plus an offset, within a variable; None if the general step is
-needed."""
+class Elements(NamedTuple):
+    """Consecutive elements of memory behind a register's address plus an offset, within a variable, and their registers."""
+
+    at: int
+    offset: int
+    within: Extent | None
+    dtype: DType
+    slots: tuple[int, ...]
+
+
+View = Callable[["Machine", Group, Affine, Elements], "list[Array] | None"]
+"""Views of such elements at affine addresses; None if the general step is needed."""
 
 
 class _Asked:
@@ -324,10 +333,10 @@ def bind_access(plan: FunctionPlan, instruction: Instruction, general: Step) -> 
     view = _VIEWS.get((access, space_of(space)))
     if view is None or len(registers) != count or any(r.type.dtype.itemsize != kind.bytes for r in registers):
         return general
-    make = _load if access is Access.LOAD else _store
     slots = tuple([r.index for r in registers])
     offset = address.offset + WINDOWS.get(space, 0)
-    step = make(view, start.index, offset, plan.within(instruction, address), slots, kind.dtype, general)
+    elements = Elements(start.index, offset, plan.within(instruction, address), kind.dtype, slots)
+    step = (_load if access is Access.LOAD else _store)(view, elements, general)
     guard = guard_of(instruction)
     return step if guard is None else _guarded(guard, step, general)
 
@@ -357,15 +366,13 @@ def _guarded(guard: Guard, step: Step, general: Step) -> Step:
     return guarded
 
 
-def _load(
-    view: View, at: int, offset: int, within: Extent | None, slots: tuple[int, ...], dtype: DType, general: Step
-) -> Step:
-    count = len(slots)
+def _load(view: View, elements: Elements, general: Step) -> Step:
+    at, slots = elements.at, elements.slots
 
     def step(machine: Machine, group: Group) -> object:
         start = group.env[at]
         if type(start) is Affine and machine.hooks.memory_accessed is None:
-            found = view(machine, group, start, offset, within, dtype, count)
+            found = view(machine, group, start, elements)
             if found is not None:
                 flat = start.strides == FLAT and len(group.selection.shape) == 1
                 for slot, one in zip(slots, found, strict=True):
@@ -377,10 +384,8 @@ def _load(
     return step
 
 
-def _store(
-    view: View, at: int, offset: int, within: Extent | None, slots: tuple[int, ...], dtype: DType, general: Step
-) -> Step:
-    count = len(slots)
+def _store(view: View, elements: Elements, general: Step) -> Step:
+    at, slots, dtype = elements.at, elements.slots, elements.dtype
 
     def step(machine: Machine, group: Group) -> object:
         env, hooks, stored = group.env, machine.hooks, []
@@ -394,7 +399,7 @@ def _store(
             stored.append(as_array(value))
         if hooks.memory_accessed is not None or hooks.memory_written is not None:
             return general(machine, group)
-        found = view(machine, group, start, offset, within, dtype, count)
+        found = view(machine, group, start, elements)
         if found is None:
             return general(machine, group)
         machine.launch.memory.version += 1
@@ -406,22 +411,15 @@ def _store(
 
 
 def _shared(
-    machine: Machine,
-    group: Group,
-    start: Affine,
-    offset: int,
-    within: Extent | None,
-    dtype: DType,
-    count: int,
-    *,
-    write: bool = False,
+    machine: Machine, group: Group, start: Affine, elements: Elements, *, write: bool = False
 ) -> list[Array] | None:
+    _, offset, within, dtype, slots = elements
     space, selection = machine.batch.shared, group.selection
     if dtype.itemsize != 4 or not selection.all_ctas or (space.shadow is not None and not space.shadow.settled):
         return None
     if write and space.shared:
         space.own()
-    first = start.base + offset
+    first, count = start.base + offset, len(slots)
     asked = first, start.strides, start.extents, dtype.char, count, write, within and within.low
     found = space.views.get(asked)
     if found is None and in_rows(space, start, offset, 4 * count, within, write=write):
@@ -431,19 +429,12 @@ def _shared(
 
 
 def _global(
-    machine: Machine,
-    group: Group,
-    start: Affine,
-    offset: int,
-    within: Extent | None,
-    dtype: DType,
-    count: int,
-    *,
-    write: bool = False,
+    machine: Machine, group: Group, start: Affine, elements: Elements, *, write: bool = False
 ) -> list[Array] | None:
+    _, offset, within, dtype, slots = elements
     if start.dtype.itemsize != 8 or (start.strides != FLAT and len(group.selection.shape) == 1):
         return None
-    found = in_one_allocation(machine.launch.memory, start, offset, dtype.itemsize * count, within)
+    found = in_one_allocation(machine.launch.memory, start, offset, dtype.itemsize * len(slots), within)
     if found is None:
         return None
     allocation, pattern = found
@@ -454,7 +445,7 @@ def _global(
             return None
         allocation.own()
     data, first, strides = allocation.data, start.base + offset - allocation.start, start.strides
-    return [np.ndarray(pattern.shape, dtype, data, first + k * dtype.itemsize, strides) for k in range(count)]
+    return [np.ndarray(pattern.shape, dtype, data, first + k * dtype.itemsize, strides) for k in range(len(slots))]
 
 
 _VIEWS: dict[tuple[Access, str], View] = {

@@ -177,11 +177,6 @@ class RegionBuilder:
         assert made is not None
         return made
 
-    def count_of(self, lanes: str) -> str:
-        """How many lanes a mask has."""
-        count = self.code.call("llvm.ctpop.i32", "i32", f"i32 {lanes}")
-        return self.code.make(f"zext i32 {count} to i64")
-
     # ---- the context ---------------------------------------------------------------------------
 
     def word(self, name: str, type: str = "i64") -> str:
@@ -214,7 +209,7 @@ class RegionBuilder:
         """Count a warp with the lanes ``here`` in a block, and the lane that is followed, if it is one of them."""
         code, blocks = self.code, sorted(self.region.slices)
         number = blocks.index(block)
-        counted = [(2 * number, "1"), (2 * number + 1, self.lanes if here == self.mask else self.count_of(here))]
+        counted = [(2 * number, "1"), (2 * number + 1, self.lanes if here == self.mask else self.counters.number(here))]
         if self.variant.follows:
             lane = code.make(f"trunc i64 {self.word('lane')} to i32")
             met = code.make(f"icmp ne i32 {code.make(f'and i32 {here}, {lane}')}, 0")

@@ -191,7 +191,7 @@ class FunctionEmitter:
             builder.row64, builder.cta64 = (code.make(f"sext i32 {v} to i64") for v in (builder.row, builder.cta))
             self._cta()
         builder.mask = builder.element(builder.words["masks"], builder.row64)
-        builder.lanes = builder.count_of(builder.mask)
+        builder.lanes = builder.counters.number(builder.mask)
         builder.counters.warp(builder.words["wholes"], builder.row64, builder.mask)
         self._clear()
         self.memory.warp()
