@@ -112,22 +112,21 @@ def barrier_cluster(op: Op) -> None:
 
 # ---- order in memory ----------------------------------------------------------------------------
 
-_FENCE = "parallel-synchronization-and-communication-instructions-membar-fence"
+_fence = functools.partial(instruction, anchor="parallel-synchronization-and-communication-instructions-membar-fence")
 
 
-@instruction("membar.proxy.alias;", anchor=_FENCE, needs=(60, (7, 5)), traits=Traits(fence=Fence(proxy="alias")))
-@instruction("membar.level;  .level = { .cta, .gl, .sys };", anchor=_FENCE, traits=Traits(fence=Fence()))
+@_fence("membar.proxy.alias;", needs=(60, (7, 5)), traits=Traits(fence=Fence(proxy="alias")))
+@_fence("membar.level;  .level = { .cta, .gl, .sys };", traits=Traits(fence=Fence()))
 def membar(op: Op) -> None:
     """Every access takes effect at once here: order in memory changes no value."""
 
 
-@instruction(
+@_fence(
     """
     fence{.sem}.scope;
     .sem = { .sc, .acq_rel, .acquire, .release };
     .scope = { .cta, .cluster, .gpu, .sys };
     """,
-    anchor=_FENCE,
     needs=(70, (6, 0)),
     gates={"cluster": (90, (7, 8))},
     traits=Traits(fence=Fence()),
@@ -136,12 +135,11 @@ def fence(op: Op) -> None:
     """Every access takes effect at once here: order in memory changes no value."""
 
 
-@instruction(
+@_fence(
     """
     fence.acquire.sync_restrict::shared::cluster.cluster;
     fence.release.sync_restrict::shared::cta.cluster;
     """,
-    anchor=_FENCE,
     needs=(90, (8, 6)),
     traits=Traits(fence=Fence()),
 )
@@ -158,7 +156,7 @@ def griddepcontrol(op: Op) -> None:
     """Grids run one after another here, so the grids that this one depends on are complete."""
 
 
-@instruction(
+@_fence(
     """
     fence.proxy.async;
     fence.proxy.async.space;
@@ -166,7 +164,6 @@ def griddepcontrol(op: Op) -> None:
     fence.proxy.alias.sem.sys;
     .space = { .global, .shared::cta, .shared::cluster }; .sem = { .acquire, .release };
     """,
-    anchor=_FENCE,
     needs=(70, (7, 5)),
     gates={"async": (90, (8, 0)), "sys": (90, (9, 4))},
     traits=lambda op: Traits(fence=Fence(proxy="alias" if op.alias else "async")),
@@ -176,9 +173,8 @@ def fence_proxy(op: Op, *, objects: ObjectsPort) -> None:
     objects.fence()
 
 
-@instruction(
+@_fence(
     "fence.mbarrier_init.release.cluster;",
-    anchor=_FENCE,
     needs=(90, (8, 0)),
     traits=Traits(fence=Fence(mbarrier_init=True)),
 )
@@ -187,14 +183,13 @@ def fence_mbarrier_init(op: Op, *, objects: ObjectsPort) -> None:
     objects.fence()
 
 
-@instruction(
+@_fence(
     """
     fence.proxy.tensormap::generic.release{.space}.scope;  // the manual has no space here, ptxas takes one
     fence.proxy.tensormap::generic.acquire.scope [address], size;
     .space = { .global, .shared::cta, .shared::cluster };
     .scope = { .cta, .cluster, .gpu, .sys };
     """,
-    anchor=_FENCE,
     types={"size": ".u32"},
     constants={"size": LowBits({128})},
     spaces={"address": {"global"}},
@@ -209,13 +204,12 @@ def fence_tensormap(op: Op, address: Address | None = None, size: Lanes | None =
         maps.acquire(address)
 
 
-@instruction(
+@_fence(
     """
     fence.proxy.async::generic.acquire{.space}.sync_restrict::shared::cluster.cluster;
     fence.proxy.async::generic.release{.space}.sync_restrict::shared::cta.cluster;
     .space = { .global, .shared::cta, .shared::cluster };  // the manual has none here, ptxas takes one
     """,
-    anchor=_FENCE,
     needs=(90, (8, 6)),
     traits=Traits(fence=Fence(proxy="async::generic")),
 )

@@ -12,8 +12,12 @@ from warpsim.isa.traits import Traits
 from warpsim.layout import tensor_map
 from warpsim.types import TYPES, bits_type
 
-_ANCHOR = "data-movement-and-conversion-instructions-tensormap-replace"
-_common = functools.partial(instruction, anchor=_ANCHOR, needs=(("90a", "100f", "110f", "120f"), (8, 3)))
+_common = functools.partial(
+    instruction,
+    anchor="data-movement-and-conversion-instructions-tensormap-replace",
+    needs=(("90a", "100f", "110f", "120f"), (8, 3)),
+    traits=Traits(tensor_map=True),
+)
 _SPACES = ".ss = { .global, .shared::cta };"
 _CHOICES = {"elemtype": 13, "interleave_layout": 3, "swizzle_mode": 4, "fill_mode": 2}
 
@@ -52,7 +56,6 @@ def _store(
     {_SPACES}
     """,
     types={"value": lambda op: ".b64" if "global_address" in op.modifiers else ".b32"},
-    traits=Traits(tensor_map=True),
 )
 def replace_single(
     op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
@@ -79,7 +82,6 @@ def _field(op: Op) -> str:
     """,
     types={"order": ".u32", "value": lambda op: ".b64" if "global_stride" in op.modifiers else ".b32"},
     constants={"order": (0, 4)},
-    traits=Traits(tensor_map=True),
 )
 def replace_ordered(
     op: Op, address: Address, order: Lanes, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
@@ -97,7 +99,6 @@ def replace_ordered(
     """,
     types={"value": ".u32"},
     constants={"value": lambda op: range(_CHOICES[op.field])},
-    traits=Traits(tensor_map=True),
 )
 def replace_choice(
     op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
@@ -117,7 +118,6 @@ def replace_choice(
     types={"value": ".u32"},
     constants={"value": (0, 3)},
     needs=(("100f", "110f", "120f"), (8, 6)),
-    traits=Traits(tensor_map=True),
 )
 def replace_atomicity(
     op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
@@ -131,7 +131,6 @@ def replace_atomicity(
     types={"value": ".u32"},
     constants={"value": {4}},
     needs=("103a", (8, 8)),
-    traits=Traits(tensor_map=True),
 )
 def replace_swizzle_96(
     op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
@@ -140,13 +139,11 @@ def replace_swizzle_96(
     _store(memory, op, address, "swizzle", 0, value, active, report)
 
 
-@instruction(
+@_common(
     f"tensormap.replace.tile.elemtype{{.ss}}.b1024.b32 [address], value; {_SPACES}",
     types={"value": ".u32"},
     constants={"value": {13, 14, 15}},
-    anchor=_ANCHOR,
     needs=(("100f", "110f", "120f"), (8, 7)),
-    traits=Traits(tensor_map=True),
 )
 def replace_packed(
     op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort

@@ -18,7 +18,13 @@ from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.arrays import halves
 from warpsim.types import TYPES, ScalarType
 
-MULTIPLIES_FRAGMENTS = Traits(matrix=Matrix.MULTIPLY, opaque_fragments=True)
+_multiply = functools.partial(
+    instruction,
+    anchor="warp-level-matrix-instructions-wmma-mma",
+    scope=Scope.WARP,
+    registers=("a", "b"),
+    traits=Traits(matrix=Matrix.MULTIPLY, opaque_fragments=True),
+)
 _BIG = ("m16n16k16", "m8n32k16", "m32n8k16")
 SHAPES = {
     **dict.fromkeys(("f16", "bf16", "s8", "u8"), _BIG),
@@ -66,13 +72,11 @@ def accumulator_type(type: ScalarType) -> ScalarType:
 _LAYOUTS = ".alayout = { .row, .col };  .blayout = { .row, .col };"
 
 
-@instruction(
+@_multiply(
     f"""
     wmma.mma.sync.aligned.alayout.blayout.shape.dtype.ctype d, a, b, c;
     .shape = {{ .m16n16k16, .m8n32k16, .m32n8k16 }};  .dtype = {{ .f16, .f32 }};  .ctype = {{ .f16, .f32 }};  {_LAYOUTS}
     """,
-    anchor="warp-level-matrix-instructions-wmma-mma",
-    scope=Scope.WARP,
     types={
         "d": lambda op: accumulator_type(op.dtype),
         "a": ".f16x2",
@@ -85,9 +89,7 @@ _LAYOUTS = ".alayout = { .row, .col };  .blayout = { .row, .col };"
         "b": lambda op: 8,
         "c": lambda op: accumulator_count(op.ctype, op.shape),
     },
-    registers=("a", "b"),
     needs=(70, (6, 3)),
-    traits=MULTIPLIES_FRAGMENTS,
 )
 def wmma_mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """f16 multiplicands; if C's type differs from D's, C is converted first, D last."""
@@ -159,15 +161,13 @@ def _mixed_legal(op: Op) -> str | None:
     return None
 
 
-@instruction(
+@_multiply(
     f"""
     wmma.mma.sync.aligned.alayout.blayout.shape{{.rnd}}.dtype.atype.btype.ctype{{.satfinite}} d, a, b, c;
     .rnd = {{ .rn, .rz, .rm, .rp }};  .dtype = {{ .f32, .s32, .f64 }};  .ctype = {{ .f32, .s32, .f64 }};
     .atype = {{ .bf16, .tf32, .f64, .s8, .u8, .s4, .u4 }};  .btype = {{ .bf16, .tf32, .f64, .s8, .u8, .s4, .u4 }};
     {_LAYOUTS}  {ALL_SHAPES}
     """,
-    anchor="warp-level-matrix-instructions-wmma-mma",
-    scope=Scope.WARP,
     types={
         "d": "dtype",
         "a": lambda op: register_type(op.atype),
@@ -180,12 +180,10 @@ def _mixed_legal(op: Op) -> str | None:
         "b": lambda op: layout.multiplicand("b", op.shape, op.btype.name).registers,
         "c": lambda op: accumulator_count(op.ctype, op.shape),
     },
-    registers=("a", "b"),
     exact={"a": only_bits("atype"), "b": only_bits("btype")},
     needs=(72, (6, 3)),
     legal=_mixed_legal,
     gates=GATES,
-    traits=MULTIPLIES_FRAGMENTS,
 )
 def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """bf16, tf32, f64 and integer multiplicands."""
@@ -202,19 +200,15 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Device
     return _scattered(op, op.dtype.name, result, n, m, device.sm)
 
 
-@instruction(
+@_multiply(
     """
     wmma.mma.op.popc.sync.aligned.row.col.shape.s32.b1.b1.s32 d, a, b, c;
     .op = { .xor, .and };  .shape = { .m8n8k128 };
     """,
-    anchor="warp-level-matrix-instructions-wmma-mma",
-    scope=Scope.WARP,
     vectors={"d": 2, "a": 1, "b": 1, "c": 2},
-    registers=("a", "b"),
     needs=(75, (6, 3)),
     gates={"and": (80, (7, 1))},
     legal=lambda op: None if op.modifiers.index("row") < op.modifiers.index("col") else ".row comes before .col",
-    traits=MULTIPLIES_FRAGMENTS,
 )
 def wmma_mma_b1(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """Population counts of combined bit rows."""
