@@ -206,11 +206,12 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return low | high << np.uint32(16)
 
 
-@_cvt(
+_stochastic = functools.partial(_cvt, registers=("rbits",), needs=(("100a", "103a", "107a"), (8, 7)))
+
+
+@_stochastic(
     "cvt.rs{.relu}{.satfinite}.dtype.f32 d, a, b, rbits; .dtype = { .f16x2, .bf16x2 };",
     types={"d": "dtype", "rbits": ".b32"},
-    registers=("rbits",),
-    needs=(("100a", "103a", "107a"), (8, 7)),
 )
 def cvt_half2_stochastic(op: Op, a: Lanes, b: Lanes, rbits: Lanes) -> Lanes:
     """Convert two f32 to packed halves; the random bits of each are the low ones of its half of rbits."""
@@ -223,14 +224,12 @@ def cvt_half2_stochastic(op: Op, a: Lanes, b: Lanes, rbits: Lanes) -> Lanes:
     return low | high << np.uint32(16)
 
 
-@_cvt(
+_of_four = functools.partial(_stochastic, vectors={"a": 4}, checked_as={"a": ".f32"}, exact=("d",))
+
+
+@_of_four(
     "cvt.rs{.relu}.satfinite.small.f32 d, a, rbits; .small = { .e4m3x4, .e5m2x4, .e2m3x4, .e3m2x4 };",
     types={"d": ".b32", "rbits": ".b32"},
-    registers=("rbits",),
-    vectors={"a": 4},
-    checked_as={"a": ".f32"},
-    exact=("d",),
-    needs=(("100a", "103a", "107a"), (8, 7)),
 )
 def cvt_small_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:
     """Convert four f32 to packed 8-bit or 6-bit formats, the first in the upper part; the upper half of rbits rounds the first
@@ -243,15 +242,7 @@ def cvt_small_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:
     return codes[0] << np.uint32(24) | codes[1] << np.uint32(16) | codes[2] << np.uint32(8) | codes[3]
 
 
-@_cvt(
-    "cvt.rs{.relu}.satfinite.e2m1x4.f32 d, a, rbits;",
-    types={"d": ".b16", "rbits": ".b32"},
-    registers=("rbits",),
-    vectors={"a": 4},
-    checked_as={"a": ".f32"},
-    exact=("d",),
-    needs=(("100a", "103a", "107a"), (8, 7)),
-)
+@_of_four("cvt.rs{.relu}.satfinite.e2m1x4.f32 d, a, rbits;", types={"d": ".b16", "rbits": ".b32"})
 def cvt_fp4_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:
     """Convert four f32 to packed 4-bit values, the first in the upper part. The upper bytes of both halves of rbits round the
     first two, the lower bytes the others; which byte rounds which of two is not in the text (taken here: the upper half's the

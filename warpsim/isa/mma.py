@@ -16,7 +16,6 @@ from warpsim.layout.fragment import extent, gather, scatter
 from warpsim.numerics import emulated, matrix, plain_matrix
 from warpsim.types import TYPES, ScalarType
 
-_ANCHOR = "warp-level-matrix-instructions-mma"
 BITS = {
     **{"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1},
     **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), 8),
@@ -64,7 +63,12 @@ def storage(name: str) -> Callable[[Op], ScalarType]:
 
 VECTORS = {"d": _accumulators("dtype"), "c": _accumulators("ctype"), "a": _registers(None), "b": _registers(8)}
 _mma = functools.partial(
-    instruction, anchor=_ANCHOR, scope=Scope.WARP, vectors=VECTORS, registers=("a", "b"), traits=MULTIPLIES
+    instruction,
+    anchor="warp-level-matrix-instructions-mma",
+    scope=Scope.WARP,
+    vectors=VECTORS,
+    registers=("a", "b"),
+    traits=MULTIPLIES,
 )
 
 
@@ -249,20 +253,17 @@ def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: Devic
     return scattered(op, floats(op, x, y, accumulator(op, c, n, m), device), n, m)
 
 
-@instruction(
+@_mma(
     """
     mma.sync.aligned.shape.row.col{.rnd}.dtype.atype.btype.ctype d, a, b, c;
     .shape = { .m8n8k4, .m16n8k4, .m16n8k8, .m16n8k16 };  .rnd = { .rn, .rz, .rm, .rp };
     .dtype = { .f64 };  .atype = { .f64 };  .btype = { .f64 };  .ctype = { .f64 };
     """,
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
     types=dict.fromkeys("dabc", ".f64"),
-    vectors=VECTORS,
+    registers=(),
     needs=(80, (7, 0)),
     legal=disordered,
     gates=dict.fromkeys(("m16n8k4", "m16n8k8", "m16n8k16"), (90, (7, 8))),
-    traits=MULTIPLIES,
 )
 def mma_f64(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = A * B + C as a chain of fma."""

@@ -6,6 +6,7 @@ instructions, a selector lists the elements of b:a that take part. ``op.selector
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 
@@ -229,12 +230,11 @@ _SIMD = f"""
     vop.dtype.atype.btype.add       d{{.mask}}, a{{.asel}}, b{{.asel}}, c;
     {_TYPES}
     """
-_SIMD_TRAITS = Traits(register_plus_immediate=False)
+_of_pairs = functools.partial(
+    instruction, registers=("a", "b", "c"), needs=(30, (3, 0)), traits=Traits(register_plus_immediate=False)
+)
 _CLASSES = {
-    "2": {
-        "asel": [f"h{x}{y}" for x in range(4) for y in range(4)],
-        "mask": ["h0", "h1", "h10"],
-    },
+    "2": {"asel": [f"h{x}{y}" for x in range(4) for y in range(4)], "mask": ["h0", "h1", "h10"]},
     "4": {
         "asel": ["b" + "".join(digits) for digits in itertools.product("01234567", repeat=4)],
         "mask": ["b" + "".join(digits) for n in range(1, 5) for digits in itertools.combinations("3210", n)],
@@ -255,14 +255,11 @@ def _simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 for _name in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"):
     for _count in ("2", "4"):
-        instruction(
+        _of_pairs(
             _SIMD.replace("vop", _name + _count),
-            classes=_CLASSES[_count],
-            registers=("a", "b", "c"),
             anchor=f"simd-video-instructions-{_name}{_count}",
             types=_RULES,
-            needs=(30, (3, 0)),
-            traits=_SIMD_TRAITS,
+            classes=_CLASSES[_count],
         )(_simd)
 
 
@@ -270,29 +267,19 @@ _SET = """
     vop.atype.btype.cmp{.add}  d{.mask}, a{.asel}, b{.asel}, c;
     .atype = { .u32, .s32 }; .btype = { .u32, .s32 }; .cmp = { .eq, .ne, .lt, .le, .gt, .ge };
     """
-_SET_RULES = {**_RULES, "d": ".u32", "c": ".u32"}
 
 
-@instruction(
-    _SET.replace("vop", "vset2"),
-    anchor="simd-video-instructions-vset2",
-    types=_SET_RULES,
-    classes=_CLASSES["2"],
-    registers=("a", "b", "c"),
-    needs=(30, (3, 0)),
-    traits=_SIMD_TRAITS,
-)
-@instruction(
-    _SET.replace("vop", "vset4"),
-    anchor="simd-video-instructions-vset4",
-    types=_SET_RULES,
-    classes=_CLASSES["4"],
-    registers=("a", "b", "c"),
-    needs=(30, (3, 0)),
-    traits=_SIMD_TRAITS,
-)
 def vset_simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """1 for each pair where the comparison is true; merged into c, or counted and added to it."""
     width, xs, ys = _elements(op, a, b)
     parts = [_COMPARE[op.cmp](x, y).astype(np.int64) for x, y in zip(xs, ys, strict=True)]
     return _gather(op, parts, c, width)
+
+
+for _count, _selectors in _CLASSES.items():
+    _of_pairs(
+        _SET.replace("vop", f"vset{_count}"),
+        anchor=f"simd-video-instructions-vset{_count}",
+        types={**_RULES, "d": ".u32", "c": ".u32"},
+        classes=_selectors,
+    )(vset_simd)
