@@ -218,14 +218,8 @@ def surface_of(raw: bytes) -> int:
     return make_object(resource_of(raw), "surfref", raw)
 
 
-@call("P", "cuTexObjectDestroy cudaDestroyTextureObject")
-def destroy_texture(handle: int) -> None:
-    _destroy(handle, "texref")
-
-
-@call("P", "cuSurfObjectDestroy cudaDestroySurfaceObject")
-def destroy_surface(handle: int) -> None:
-    _destroy(handle, "surfref")
+call("P", "cuTexObjectDestroy cudaDestroyTextureObject")(lambda handle: _destroy(handle, "texref"))
+call("P", "cuSurfObjectDestroy cudaDestroySurfaceObject")(lambda handle: _destroy(handle, "surfref"))
 
 
 def _destroy(handle: int, kind: str) -> None:
@@ -323,14 +317,8 @@ def set_mode(reference: Reference, axis: int, mode: int) -> None:
     reference.change(address=tuple(modes))
 
 
-@call("tU", "cuTexRefSetFilterMode")
-def set_filter(reference: Reference, mode: int) -> None:
-    reference.change(filter=int(mode == 1))
-
-
-@call("tU", "cuTexRefSetMipmapFilterMode")
-def set_mip_filter(reference: Reference, mode: int) -> None:
-    reference.change(mip_filter=int(mode == 1))
+call("tU", "cuTexRefSetFilterMode")(lambda reference, mode: reference.change(filter=int(mode == 1)))
+call("tU", "cuTexRefSetMipmapFilterMode")(lambda reference, mode: reference.change(mip_filter=int(mode == 1)))
 
 
 @call("tU", "cuTexRefSetMipmapLevelBias")
@@ -339,9 +327,7 @@ def set_levels(reference: Reference, *values: int) -> None:
     """Do nothing: floats in registers do not come here, so the levels stay unbounded."""
 
 
-@call("tU", "cuTexRefSetMaxAnisotropy")
-def set_anisotropy(reference: Reference, most: int) -> None:
-    reference.change(anisotropy=min(most, 16))
+call("tU", "cuTexRefSetMaxAnisotropy")(lambda reference, most: reference.change(anisotropy=min(most, 16)))
 
 
 @call("tO", "cuTexRefSetBorderColor")
@@ -378,9 +364,7 @@ def get_mode(reference: Reference, axis: int) -> int:
     return reference.how.address[axis]
 
 
-@call("Ot", "cuTexRefGetBorderColor")
-def get_border(out: int, reference: Reference) -> None:
-    put_bytes(out, struct.pack("<4f", *reference.how.border))
+call("Ot", "cuTexRefGetBorderColor")(lambda out, reference: put_bytes(out, struct.pack("<4f", *reference.how.border)))
 
 
 # ---- devices -------------------------------------------------------------------------------------

@@ -42,9 +42,7 @@ def reserve(nbytes: int, alignment: int, near: int, flags: int) -> int:
     return PROCESS.driver.virtual.reserve(nbytes, alignment)
 
 
-@call("PP", "cuMemAddressFree")
-def unreserve(address: int, nbytes: int) -> None:
-    PROCESS.driver.virtual.unreserve(address, nbytes)
+call("PP", "cuMemAddressFree")(lambda address, nbytes: PROCESS.driver.virtual.unreserve(address, nbytes))
 
 
 @call("8POP", "cuMemCreate")
@@ -83,9 +81,7 @@ def map_memory(address: int, nbytes: int, offset: int, physical: Physical, flags
     PROCESS.driver.virtual.map(address, nbytes, physical, offset)
 
 
-@call("PP", "cuMemUnmap")
-def unmap(address: int, nbytes: int) -> None:
-    PROCESS.driver.virtual.unmap(address, nbytes)
+call("PP", "cuMemUnmap")(lambda address, nbytes: PROCESS.driver.virtual.unmap(address, nbytes))
 
 
 @call("PPOP", "cuMemSetAccess")
@@ -113,6 +109,4 @@ def handle_of(address: int) -> int:
     return PROCESS.handles.put(physical)
 
 
-@call("Bv", "cuMemGetAllocationPropertiesFromHandle")
-def properties_of(physical: Physical) -> bytes:
-    return physical.properties
+call("Bv", "cuMemGetAllocationPropertiesFromHandle")(lambda physical: physical.properties)
