@@ -236,11 +236,11 @@ def pitched(address: int, format: int, channels: int, width: int, height: int, p
 
 @define(eq=False)
 class Object:
-    """A texture or surface object; its handle is the address of its block. ``told`` is what it was made from, as bytes."""
+    """A texture or surface object; its handle is the address of its block. ``made_from`` are the structures given for it."""
 
     address: int
     kind: str
-    told: tuple[bytes, ...]
+    made_from: tuple[bytes, ...]
 
 
 def write(memory: Memory, address: int, fields: layout.Fields) -> None:

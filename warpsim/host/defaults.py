@@ -112,7 +112,7 @@ def keep_findings() -> None:
 
 
 def run_past(found: Sequence[Finding]) -> None:
-    """Tell of errors that a debug session ran past."""
+    """Report errors that a debug session ran past."""
     for error_listener in error_listeners:
         error_listener(found)
     if forward in listeners:

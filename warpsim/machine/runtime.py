@@ -235,7 +235,7 @@ class ThreadText:
         return text
 
     def _note(self, address: int, size: int) -> None:
-        """Tell that this is read."""
+        """Notify listeners of a read."""
         machine = self.machine
         if machine.hooks.argument_read is not None:
             machine.hooks.argument_read(machine, self.group, address, np.array([self.position]), size)

@@ -182,13 +182,13 @@ def viewed(fields: layout.Fields, raw: bytes) -> layout.Fields:
     return attrs.evolve(fields, size=extents, levels=moved, layers=layers)
 
 
-def make_object(fields: layout.Fields, kind: str, *told: bytes) -> int:
+def make_object(fields: layout.Fields, kind: str, *made_from: bytes) -> int:
     """Put an object into memory; its address is its handle."""
     import attrs
 
     address = PROCESS.memory.allocate(layout.BLOCK.itemsize, PROCESS.context().ordinal)
     arrays.write(PROCESS.memory, address, attrs.evolve(fields, kind=kind))
-    PROCESS.objects[address] = Object(address, kind, told)
+    PROCESS.objects[address] = Object(address, kind, made_from)
     return address
 
 
@@ -231,18 +231,18 @@ def _destroy(handle: int, kind: str) -> None:
             PROCESS.memory.free(handle, Kind.DEVICE)
 
 
-def declare_told(name: str, kind: str, place: int) -> None:
+def declare_description(name: str, kind: str, place: int) -> None:
     """Declare a function that gives what an object was made from."""
 
     @call("OP", name)
-    def told(out: int, handle: int) -> None:
-        put_bytes(out, object_of(handle, kind).told[place])
+    def describe(out: int, handle: int) -> None:
+        put_bytes(out, object_of(handle, kind).made_from[place])
 
 
-declare_told("cuTexObjectGetResourceDesc", "texref", 0)
-declare_told("cuTexObjectGetTextureDesc", "texref", 1)
-declare_told("cuTexObjectGetResourceViewDesc", "texref", 2)
-declare_told("cuSurfObjectGetResourceDesc", "surfref", 0)
+declare_description("cuTexObjectGetResourceDesc", "texref", 0)
+declare_description("cuTexObjectGetTextureDesc", "texref", 1)
+declare_description("cuTexObjectGetResourceViewDesc", "texref", 2)
+declare_description("cuSurfObjectGetResourceDesc", "surfref", 0)
 
 
 # ---- references by name --------------------------------------------------------------------------

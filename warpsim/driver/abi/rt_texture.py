@@ -8,7 +8,7 @@ from warpsim.driver import arrays
 from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.cu_memory import copy_box
 from warpsim.driver.abi.cu_texture import (
-    declare_told,
+    declare_description,
     destroy_array,
     destroy_mipmap,
     make_array,
@@ -239,7 +239,7 @@ def create_texture(resource: int, how: int, view: int) -> int:
 call("!8O", "cudaCreateSurfaceObject")(lambda resource: surface_of(bytes_at(resource, RESOURCE)))
 
 
-declare_told("cudaGetTextureObjectResourceDesc", "texref", 0)
-declare_told("cudaGetTextureObjectTextureDesc", "texref", 1)
-declare_told("cudaGetTextureObjectResourceViewDesc", "texref", 2)
-declare_told("cudaGetSurfaceObjectResourceDesc", "surfref", 0)
+declare_description("cudaGetTextureObjectResourceDesc", "texref", 0)
+declare_description("cudaGetTextureObjectTextureDesc", "texref", 1)
+declare_description("cudaGetTextureObjectResourceViewDesc", "texref", 2)
+declare_description("cudaGetSurfaceObjectResourceDesc", "surfref", 0)

@@ -88,7 +88,7 @@ def _own(machine: Machine, spaces: frozenset[str]) -> None:
 
 
 def publish_stores(machine: Machine, stored: frozenset[str], what: int, *, ended: bool) -> None:
-    """Tell those who wait for memory that a call has changed some, and the marks of what is written, if anybody is left."""
+    """Notify those who wait for memory that a call has changed some, and the marks of what is written, if anybody is left."""
     memory = machine.launch.memory
     memory.version += bool(what & SEEN)
     memory.private += bool(what & OWN)
