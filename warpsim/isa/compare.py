@@ -102,8 +102,8 @@ _setp = functools.partial(
     legal=_legal,
     gates=_GATES,
     sinks=("p",),
+    traits=Traits(wide_predicates=False),
 )
-_PREDICATES = Traits(wide_predicates=False)
 
 
 @_setp(
@@ -127,7 +127,6 @@ def setp(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     setp.cmp.bool{{.ftz}}.type p|q, a, b, {{!}}c;
     {_CMP} {_BOOL} {_TYPES}
     """,
-    traits=_PREDICATES,
 )
 def setp_two(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
     """p = a compared with b, q = the opposite, both combined with c if given."""
@@ -142,7 +141,6 @@ def setp_two(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes,
     {_CMP} {_BOOL} {_HALF}
     """,
     chapter="half-precision-comparison-instructions",
-    traits=_PREDICATES,
 )
 def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
     """Compare scalar halves. There is no opposite result; the assembler accepts a sink in its place."""
@@ -157,7 +155,6 @@ def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes
     {_CMP} {_BOOL} {_PACKED}
     """,
     chapter="half-precision-comparison-instructions",
-    traits=_PREDICATES,
 )
 def setp_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
     """p compares the lower halves, q the upper ones, both combined with c if given."""

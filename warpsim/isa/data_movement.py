@@ -18,44 +18,39 @@ SHARED_WINDOW = 0x7E00_0000_0000
 WINDOWS = {"const": 0x7C00_0000_0000, "local": 0x7D00_0000_0000, "param": 0x7B00_0000_0000, "shared": SHARED_WINDOW}
 """Where each state space begins among the generic addresses; .global is where it is."""
 WINDOW = 1 << 32
-_MOVES = Traits(copies=True, special_registers=True, symbols="")
+_mov = functools.partial(_move, traits=Traits(copies=True, special_registers=True, symbols=""))
 
 
-@_move(
+@_mov(
     "mov.type d, a;  .type = { .pred, .b16, .b32, .b64, .b128, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
     gates={"b128": (70, (8, 3))},
-    traits=_MOVES,
 )
 def mov(op: Op, a: Lanes) -> Lanes:
     """d = a."""
     return a
 
 
-@_move(
+@_mov(
     "mov.v2.type d, a;  .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
     vectors={"d": 2, "a": 2},
-    traits=_MOVES,
 )
-@_move(
-    "mov.v4.type d, a;  .type = { .b16, .b32, .u16, .u32, .s16, .s32, .f32 };", vectors={"d": 4, "a": 4}, traits=_MOVES
-)
+@_mov("mov.v4.type d, a;  .type = { .b16, .b32, .u16, .u32, .s16, .s32, .f32 };", vectors={"d": 4, "a": 4})
 def mov_vector(op: Op, a: tuple[Lanes, ...]) -> tuple[Lanes, ...]:
     """d = a per element; not in the text, but the assembler accepts it."""
     return a
 
 
-@_move("mov.pred d, {!}a;", traits=_MOVES)
+@_mov("mov.pred d, {!}a;")
 def mov_not(op: Op, a: Lanes) -> Lanes:
     """d = a, where the assembler accepts a negated."""
     return a
 
 
-@_move(
+@_mov(
     "mov.type d, a;  .type = { .b16, .b32, .b64, .b128 };",
     anchor="mov-2",
     vectors={"a": 0},
     gates={"b128": (70, (8, 3))},
-    traits=_MOVES,
 )
 def mov_pack(op: Op, a: tuple[Lanes, ...]) -> Lanes:
     """Pack several registers into a wide one, the first lowest."""
@@ -77,12 +72,11 @@ def _join(parts: tuple[Lanes, ...], bits: int, dtype: DType) -> Lanes:
     return total
 
 
-@_move(
+@_mov(
     "mov.type d, a;  .type = { .b16, .b32, .b64, .b128 };",
     anchor="mov-2",
     vectors={"d": 0},
     gates={"b128": (70, (8, 3))},
-    traits=_MOVES,
 )
 def mov_unpack(op: Op, a: Lanes) -> Unpacked:
     """Unpack a wide register, the lowest part first; the machine takes as many parts as the vector has."""

@@ -23,7 +23,6 @@ _BYTES = (
     " .op = { .add, .min, .max };"
 )
 _INTEGERS = ".type = { .b32, .b64, .u32, .u64, .s32, .s64 };"
-_options = functools.partial(instruction, anchor=_ANCHOR, needs=(90, (8, 1)))
 _FP8 = (("100f", "110f", "120a", "121a"), (8, 6))
 _OF_INTEGERS = {
     "add": ("u32", "s32", "u64"),
@@ -51,7 +50,7 @@ def _legal(op: Op) -> str | None:
     if type.kind in "us" or type.name in ("b32", "b64"):
         allowed = _OF_INTEGERS.get(name, ()) if name else ("b32", "b64", "u32", "u64", "s32", "s64")
         return None if type.name in allowed else f".{name} takes {', '.join('.' + t for t in allowed)}"
-    if type.bits * _size(op) > 128:
+    if type.bits * _size(op) > 128 or (type.bits == 64 and op.vec):
         return "a vector has at most 128 bits"
     if not op.vec and type.bits < 32:
         return f"a single .{type.name} is too small: .{type.name}x2, or a vector"
@@ -64,12 +63,7 @@ def _legal(op: Op) -> str | None:
     return None
 
 
-def _legal_float(op: Op) -> str | None:
-    return (
-        "a vector has at most 128 bits" if op.ftype.bits * _size(op) > 128 or (op.ftype.bits == 64 and op.vec) else None
-    )
-
-
+_options = functools.partial(instruction, anchor=_ANCHOR, needs=(90, (8, 1)), legal=_legal)
 _LOADS = """
     multimem.ld_reduce{.weak}{.global}.op.WHAT         d, [a];
     multimem.ld_reduce.sem.scope{.global}.op.WHAT      d, [a];
@@ -77,28 +71,21 @@ _LOADS = """
 """
 
 
-@_options(
-    f"{_LOADS.replace('.WHAT', '.type')} {_INTEGERS} .op = {{ .add, .min, .max, .and, .or, .xor }}; {_SCOPE}",
-    legal=_legal,
-)
+@_options(f"{_LOADS.replace('.WHAT', '.type')} {_INTEGERS} .op = {{ .add, .min, .max, .and, .or, .xor }}; {_SCOPE}")
 @_options(
     f"{_LOADS.replace('.WHAT', '{.acc::f32}{.vec}.htype')} {_HALVES} .op = {{ .add }}; {_SCOPE}",
     checked_as={"d": _checked_as},
-    legal=_legal,
     gates={"acc::f32": (90, (8, 2))},
 )
 @_options(
     f"{_LOADS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .min, .max }}; {_SCOPE}",
     checked_as={"d": _checked_as},
-    legal=_legal,
 )
 @_options(
-    f"{_LOADS.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; .op = {{ .add }}; {_SCOPE}",
-    legal=_legal_float,
+    f"{_LOADS.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; .op = {{ .add }}; {_SCOPE}"
 )
 @_options(
     f"{_LOADS.replace('.WHAT', '{.acc::f16}{.vec}.htype')} {_BYTES} {_SCOPE}",
-    legal=_legal,
     needs=_FP8,
 )
 def multimem_ld_reduce(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
@@ -115,19 +102,17 @@ _STORES = """
 """
 
 
-@_options(f"{_STORES.replace('.WHAT', '.type')} {_INTEGERS} {_SCOPE}", legal=_legal)
+@_options(f"{_STORES.replace('.WHAT', '.type')} {_INTEGERS} {_SCOPE}")
 @_options(
     f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_HALVES} {_SCOPE}",
     checked_as={"b": _checked_as},
     bits=("b",),
-    legal=_legal,
 )
 @_options(
     f"{_STORES.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; {_SCOPE}",
     bits=("b",),
-    legal=_legal_float,
 )
-@_options(f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_BYTES} {_SCOPE}", bits=("b",), legal=_legal, needs=_FP8)
+@_options(f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_BYTES} {_SCOPE}", bits=("b",), needs=_FP8)
 def multimem_st(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
     """All copies of the value at a = b."""
     memory.store("global", a, _type(op), b if isinstance(b, tuple) else (b,))
@@ -141,15 +126,11 @@ _REDUCTIONS = """
 
 
 @_options(
-    f"{_REDUCTIONS.replace('.WHAT', '.type')} {_INTEGERS} .op = {{ .add, .min, .max, .and, .or, .xor }}; {_SCOPE}",
-    legal=_legal,
+    f"{_REDUCTIONS.replace('.WHAT', '.type')} {_INTEGERS} .op = {{ .add, .min, .max, .and, .or, .xor }}; {_SCOPE}"
 )
+@_options(f"{_REDUCTIONS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .add, .min, .max }}; {_SCOPE}")
 @_options(
-    f"{_REDUCTIONS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .add, .min, .max }}; {_SCOPE}", legal=_legal
-)
-@_options(
-    f"{_REDUCTIONS.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; .op = {{ .add }}; {_SCOPE}",
-    legal=_legal_float,
+    f"{_REDUCTIONS.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; .op = {{ .add }}; {_SCOPE}"
 )
 def multimem_red(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
     """All copies of the value at a = the value at a op b."""
