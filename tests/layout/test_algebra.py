@@ -1,7 +1,5 @@
 """Laws of layouts, with values counted by hand or by plain loops."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,7 +14,7 @@ def test_values_by_hand():
 
     assert [layout(i) for i in range(12)] == [0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]
     assert layout(3, 2) == 7 + 4
-    assert (layout.size, layout.cosize) == (12, 12)
+    assert layout.size == 12
     assert repr(layout) == "((2,2),3):((1,6),2)"
     assert layout.is_bijection
 
@@ -42,38 +40,13 @@ def bijections(draw):
 
 @settings(max_examples=60, deadline=None)
 @given(bijections())
-def test_inverse_and_coalesce(layout):
-    """A bijection takes every value once; its inverse undoes it; coalescing changes no value."""
+def test_inverse(layout):
+    """A bijection takes every value once; its inverse undoes it."""
     everything = np.arange(layout.size)
 
     assert sorted(layout(everything).tolist()) == everything.tolist()
     assert layout.is_bijection
     assert (layout(layout.right_inverse()(everything)) == everything).all()
-    assert (layout.coalesced()(everything) == layout(everything)).all()
-
-
-@settings(max_examples=60, deadline=None)
-@given(bijections(), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4, 8]))
-def test_composition(outer, step, count):
-    """(A o B)(x) = A(B(x)) wherever the modes divide each other."""
-    inner = Layout(count, step)
-    if inner.cosize > outer.size:
-        return
-    try:
-        both = outer.compose(inner)
-    except ValueError:
-        return
-    assert [both(x) for x in range(count)] == [outer(inner(x)) for x in range(count)]
-
-
-def test_composition_of_nested():
-    """The shape of a composition is that of the inner layout."""
-    outer, inner = Layout.parse("(4,8):(8,1)"), Layout.parse("((2,2),(4,2)):((1,2),(4,16))")
-    both = outer.compose(inner)
-
-    assert both.shape == ((2, 2), (4, 2))
-    for i, j in itertools.product(range(4), range(8)):
-        assert both(i, j) == outer(inner(i, j))
 
 
 @pytest.mark.parametrize(
@@ -85,12 +58,6 @@ def test_bijection(text, bijection, onto):
     layout = Layout.parse(text)
 
     assert (bijection, onto) == (layout.is_bijection, layout.is_onto)
-
-
-def test_one_element():
-    """The layout of one element has one mode of size 1: whatever picks it finds it."""
-    assert Layout((), ()).compose(Layout(1, 0)) == Layout(1, 0)
-    assert Layout((), ()).compose(Layout(3, 1)) == Layout(3, 0)
 
 
 def test_modes_of_a_number():

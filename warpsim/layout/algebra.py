@@ -85,11 +85,6 @@ class Layout:
         """The number of coordinates."""
         return product(self.shape)
 
-    @property
-    def cosize(self) -> int:
-        """One more than the largest value."""
-        return 1 + sum((s - 1) * d for s, d in self.modes)
-
     def __getitem__(self, mode: int) -> Layout:
         if isinstance(self.shape, int) or isinstance(self.stride, int):
             raise IndexError(f"{self!r} has no modes")
@@ -105,57 +100,6 @@ class Layout:
             total = total + rest % size * stride
             rest = rest // size
         return total if total.ndim else int(total)
-
-    def coalesced(self) -> Layout:
-        """The same function of an index, with the fewest modes."""
-        kept: list[tuple[int, int]] = []
-        for size, stride in self.modes:
-            if kept and stride == kept[-1][0] * kept[-1][1]:
-                kept[-1] = kept[-1][0] * size, kept[-1][1]
-            else:
-                kept.append((size, stride))
-        return _of(kept)
-
-    def compose(self, inner: Layout) -> Layout:
-        """``self o inner``: the layout ``x -> self(inner(x))``, with the shape of ``inner``.
-
-        Raises:
-            ValueError: the modes do not divide each other.
-        """
-
-        def walk(shape: Tree, stride: Tree) -> Layout:
-            if isinstance(shape, int):
-                assert isinstance(stride, int)
-                return self._picked(shape, stride)
-            assert isinstance(stride, tuple)
-            parts = [walk(s, d) for s, d in zip(shape, stride, strict=True)]
-            return Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
-
-        return walk(inner.shape, inner.stride)
-
-    def _picked(self, count: int, step: int) -> Layout:
-        """The layout of ``count`` values of this layout, ``step`` indices apart."""
-        if step == 0 or count == 1:
-            return Layout(count, 0)
-        taken: list[tuple[int, int]] = []
-        modes = self.modes or ((1, 0),)
-        for number, (size, stride) in enumerate(modes):
-            last = number == len(modes) - 1
-            if step >= size and not last:
-                if step % size:
-                    raise ValueError(f"a step of {step} does not divide the mode {size}:{stride}")
-                step //= size
-                continue
-            if not last and size % step:
-                raise ValueError(f"a step of {step} does not divide the mode {size}:{stride}")
-            here = count if last else min(count, size // step)
-            if count % here:
-                raise ValueError(f"{count} elements do not fill the mode {size}:{stride}")
-            taken.append((here, stride * step))
-            count, step = count // here, 1
-            if count == 1:
-                break
-        return _of(taken)
 
     def right_inverse(self) -> Layout:
         """A layout ``r`` with ``self(r(x)) == x`` for every ``x`` below its size."""
