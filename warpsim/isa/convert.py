@@ -27,7 +27,6 @@ def _takes_wider(op: Op) -> bool:
 
 _CONVERTS = Traits(special_registers=True)
 _cvt = functools.partial(instruction, anchor=CVT, relaxed=_takes_wider, traits=_CONVERTS)
-_PACKS = {"d": "dtype", "a": ".f32", "b": ".f32"}
 
 
 def _contains(outer: ScalarType, inner: ScalarType) -> bool:

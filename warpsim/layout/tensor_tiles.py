@@ -6,8 +6,6 @@ The text gives these layouts as pictures; the formulas are those of CuTe's fragm
 
 from __future__ import annotations
 
-import numpy as np
-
 from warpsim.layout.instruction_descriptors import Product
 from warpsim.layout.tensor_memory import LANES, QUARTER
 from warpsim.numerics.arrays import Array
@@ -97,11 +95,3 @@ def metadata_place(lane: Array, chunk: Array, *, wide: bool) -> tuple[Array, Arr
 def chunks(p: Product) -> int:
     """Nibbles of metadata per row: one for 4 elements, for 2 of tf32, for 4 pairs of packed 4-bit types."""
     return p.k // (2 if p.kind == "tf32" else 8 if p.bits_a == 4 else 4)
-
-
-def row_lanes(p: Product, lane: int = 0) -> Array:
-    """The lane of each row of D ``[m]``, in the CTA that holds it (in the first of its tiles)."""
-    found = np.zeros(p.m, np.int64)
-    for tile in reversed(tiles(p, lane)):
-        found[tile.row : tile.row + tile.rows] = tile.lane + np.arange(tile.rows)
-    return found

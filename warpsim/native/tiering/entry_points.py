@@ -169,7 +169,6 @@ class Profile:
         stops: Stops | None = None,
     ) -> None:
         self.plan, self.sm, self.stops = plan, sm, stops or {}
-        self.keeps_registers = keeps
         given = {r.index for p in (*plan.function.params, *plan.function.returns) for r in p.registers}
         self.maybe_undefined = plan.blocks[0].live_in - given if shadowed else frozenset[int]()
         self.entries: dict[Place, EntryPoint] = {}
