@@ -78,7 +78,7 @@ def barriers_of(machines: Iterable[Machine]) -> tuple[BarrierState, ...]:
         for number, barrier in sorted(batch.barriers.items()):
             for column in np.flatnonzero(barrier.arrived).tolist():
                 expected = int(barrier.expected[column]) or int(batch.alive[column])
-                waiting = _warps(machine, barrier.waiting, column)
+                waiting = _warps(barrier.waiting, column)
                 found.append(
                     BarrierState(cta_at(machine, column), number, int(barrier.arrived[column]), expected, waiting)
                 )
@@ -86,7 +86,7 @@ def barriers_of(machines: Iterable[Machine]) -> tuple[BarrierState, ...]:
         for index in np.flatnonzero(cluster.arrived).tolist() if cluster is not None else []:
             assert cluster is not None
             columns = np.flatnonzero(cluster.cluster == index)
-            waiting = tuple(sorted({w for c in columns.tolist() for w in _warps(machine, cluster.waiting, c)}))
+            waiting = tuple(sorted({w for c in columns.tolist() for w in _warps(cluster.waiting, c)}))
             expected = int(batch.alive[columns].sum())
             found.append(
                 BarrierState(cta_at(machine, int(columns[0])), None, int(cluster.arrived[index]), expected, waiting)
@@ -94,7 +94,7 @@ def barriers_of(machines: Iterable[Machine]) -> tuple[BarrierState, ...]:
     return tuple(found)
 
 
-def _warps(machine: Machine, groups: Iterable[Group], column: int) -> tuple[int, ...]:
+def _warps(groups: Iterable[Group], column: int) -> tuple[int, ...]:
     """The warps of a CTA that occur in groups."""
     found: set[int] = set()
     for group in groups:

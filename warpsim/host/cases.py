@@ -162,7 +162,7 @@ class Prepared:
         for b in description["buffers"]:
             if b.get("content") == "pointers":
                 _place_pointers(b, places)
-        self.args = tuple([_argument(p, places, device) for p in description["params"]])
+        self.args = tuple([_argument(p, places) for p in description["params"]])
         self.grid, self.block = tuple(description["grid"]), tuple(description["block"])
         options = description.get("options", {})
         self.keywords: Keywords = {
@@ -399,7 +399,7 @@ def _place_pointers(spec: JsonObject, buffers: dict[str, DeviceArray]) -> None:
     buffers[spec["name"]].set(raw)
 
 
-def _argument(spec: JsonObject, buffers: dict[str, DeviceArray], device: Device) -> object:
+def _argument(spec: JsonObject, buffers: dict[str, DeviceArray]) -> object:
     kind = spec["kind"]
     if kind == "ptr":
         return buffers[spec["buffer"]].ptr + spec["byte_offset"] if spec.get("buffer") else spec["byte_offset"]

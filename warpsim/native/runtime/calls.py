@@ -156,7 +156,7 @@ class Calls:
                 return None
             entry.by_layout[layout] = code
         back_edges = self._back_edges(group, region, room)
-        if back_edges < int(region.loops) or not self._reaches(region):
+        if back_edges < int(region.loops) or not self._reaches():
             return None
         before, runner = machine.launch.thread_instructions, self.runner
         # The thread's own time: that of a busy machine would condemn regions at random.
@@ -184,7 +184,7 @@ class Calls:
         found = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work, self._reach or 1)
         return found if room is None else min(found, room // region.size - 1)
 
-    def _reaches(self, region: Region) -> bool:
+    def _reaches(self) -> bool:
         """Whether a region may run: near a stop, the interpreter goes through a loop once."""
         if self._reach:
             return True
