@@ -74,10 +74,27 @@ def test_a_faulty_program_is_not_proved(path):
     assert {name for name in broken_by(path) if proof[name].verdict is Verdict.PROVED} == set()
 
 
-@pytest.mark.parametrize("name", ["saxpy", "hello", "gemm_sparse"])
+LONGER = (
+    "programs/cluster_reduce",
+    "programs/copy_pipeline",
+    "programs/gemm_tcgen05",
+    "tests/cases/gemm_pingpong",
+    "tests/cases/gemm_cp_async",
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "programs/saxpy",
+        "programs/hello",
+        "programs/gemm_sparse",
+        *(pytest.param(n, marks=pytest.mark.long) for n in LONGER),
+    ],
+)
 def test_programs_are_proved(name):
-    """Bundled programs, whose sources are right by inspection."""
-    ready = Case.read(ROOT / "programs" / name).prepare()
+    """Programs whose sources are right by inspection."""
+    ready = Case.read(ROOT / name).prepare()
     options = {key: ready.keywords[key] for key in ("shared_mem", "cluster", "device")}
 
     assert said(warpsim.prove(ready.kernel, ready.grid, ready.block, ready.args, **options)) == EVERYTHING

@@ -24,10 +24,10 @@ from warpsim.machine.reporting import party, present
 from warpsim.machine.state.global_memory import CONST_ADDRESS, PARAM_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
-from warpsim.machine.watcher import WRITE, MemoryAccess
+from warpsim.machine.watcher import READ, WRITE, MemoryAccess
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction
-from warpsim.proving.sides import Sides
+from warpsim.proving.sides import Sides, forget, kept
 
 PLACED = frozenset({"smid", "nsmid", "warpid", "nwarpid", "gridid"}) | CLOCKS
 """Special registers whose value is not the same in each run of a launch."""
@@ -110,6 +110,8 @@ class Contents(Uninitialised):
         self._origins: dict[int, Finding] = {}
         self._astray: Finding | None = None
         """Where the address of the present step comes from, if nobody knows it."""
+        self._raced: list[MemoryAccess] = []
+        """Strong stores of the present step to shared memory: others may store there at the same time."""
         self._beyond: set[int] = set()
         """Accesses, by identity, that were out of bounds in some thread, which then reads anything."""
         self.strange: dict[int, tuple[Instruction, str]] = {}
@@ -156,8 +158,16 @@ class Contents(Uninitialised):
             self.strange.setdefault(id(group.instruction), (group.instruction, "its tensor map is in global memory"))
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Note what may be stored, or may not."""
+        """Note what may be stored, or may not, and what depends on who stores last."""
         self.sides.accessed(access)
+        traits = present(group).traits
+        if (
+            access.kind != READ
+            and access.space.startswith("shared")
+            and traits.access is not None
+            and traits.order.strong
+        ):
+            self._raced.append(kept(access))
 
     def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Note what cannot be followed; pause where both sides of something are to be followed."""
@@ -182,6 +192,8 @@ class Contents(Uninitialised):
 
     def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Results of which nothing is known."""
+        if self._raced:
+            forget(machine, self._raced)
         if self._astray is not None:
             self._wander(machine, group, instruction, self._astray)
         elif id(instruction) in self._beyond:
@@ -194,12 +206,12 @@ class Contents(Uninitialised):
             origin = self._origins[id(instruction)] = party(machine.launch, machine.batch, group, why)
         _hide(machine, group, instruction, origin)
 
-    @staticmethod
-    def _wander(machine: Machine, group: Group, instruction: Instruction, origin: Finding) -> None:
+    def _wander(self, machine: Machine, group: Group, instruction: Instruction, origin: Finding) -> None:
         """Nothing is known of what an access at any address reads, nor of what it may have written."""
         _hide(machine, group, instruction, origin)
         if instruction.traits.access is Access.LOAD:
             return
+        self.sides.lost.add(None)
         for space in (machine.batch.local, machine.batch.shared):
             bits = space.shadow
             if isinstance(bits, WrittenBits):

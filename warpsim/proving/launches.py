@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 import attrs
 
+from warpsim.checks.race.detector import RaceWatcher
 from warpsim.checks.undefined_registers import CONTENTS
 from warpsim.checks.undefined_registers import RULE as UNDEFINED
 from warpsim.checks.uninitialised import Uninitialised
@@ -34,6 +35,7 @@ from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
 from warpsim.proving.answers import RULES, Answer, Verdict
 from warpsim.proving.contents import Contents
+from warpsim.proving.pairing import Pairing
 from warpsim.proving.sides import Lost, source_of
 from warpsim.records import frozen
 
@@ -101,6 +103,7 @@ def _run(state: LaunchState, contents: Contents | None) -> tuple[Finding, ...]:
     if contents is not None:
         state.settings = attrs.evolve(state.settings, checks=state.settings.checks | {CONTENTS})
         seeing = [contents if type(each) is Uninitialised else each for each in watchers_of(state)]
+        seeing = [*(Pairing(contents.strange, each) for each in seeing if isinstance(each, RaceWatcher)), *seeing]
     try:
         if contents is None:
             run(state, seeing)
@@ -143,7 +146,7 @@ def answers(launching: Launching) -> Seen:
     seen = Seen(launching)
     for order in ORDERS:
         seen.look(order, max(until - time.monotonic(), 1.0))
-        if all(name in seen.broken or seen.unclear[name] for name in RULES):
+        if all(name in seen.broken for name in RULES):
             break
     return seen
 
@@ -170,7 +173,8 @@ class Seen:
     def look(self, order: Keywords, seconds: float) -> None:
         """Look at a launch in one order."""
         left, contents = attrs.evolve(self.launching, max_seconds=seconds), Contents()
-        found = left.findings(order, contents)
+        settled = all(name in self.broken or self.unclear[name] for name in RULES)
+        found = () if settled else left.findings(order, contents)
         if contents.sides.loops:
             self.assumed = (ENDING,)
         for each in found:

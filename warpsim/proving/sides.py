@@ -12,7 +12,7 @@ again, and after many laps they begin with what all have in common.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import attrs
 import numpy as np
@@ -162,7 +162,8 @@ class Start:
 class Choice:
     """Threads that take all sides of what data decide: where these meet (``block`` beyond the last: where the function
     returns), and the registers that are alive there. ``held`` are the groups that wait meanwhile, ``todo`` the sides to come,
-    ``found`` what is known behind those that are done, ``began`` what laps have begun with."""
+    ``found`` what is known behind those that are done, ``began`` what laps have begun with: how many, what was known, and how much
+    of shared memory was not."""
 
     group: Group
     block: int
@@ -175,7 +176,7 @@ class Choice:
     place: tuple[int, int]
     todo: list[Start] = attrs.field(factory=list)
     found: tuple[Known, Array] | None = None
-    began: dict[tuple[int, int], tuple[int, Known]] = attrs.field(factory=dict)
+    began: dict[tuple[int, int], tuple[int, Known, int]] = attrs.field(factory=dict)
 
     def is_met(self, group: Group) -> bool:
         """Whether a group stands where the sides meet."""
@@ -192,6 +193,8 @@ class Sides:
     def __init__(self) -> None:
         self.choices: list[Choice] = []
         self.stored: list[MemoryAccess] = []
+        self.lost: set[Hashable] = set()
+        """What of shared memory is no longer known since the outermost choice."""
         self.chosen = False
         """Whether data have decided anything."""
         self.loops = False
@@ -223,8 +226,7 @@ class Sides:
     def accessed(self, access: MemoryAccess) -> None:
         """Note what a side stores for others to see."""
         if self.choices and access.kind != READ and access.space.startswith("shared"):
-            active = None if access.active is None else np.array(access.active)
-            self.stored.append(attrs.evolve(access, at=np.array(access.places), active=active, differs=None))
+            self.stored.append(kept(access))
 
     # ---- at a step ---------------------------------------------------------------------------
 
@@ -261,21 +263,22 @@ class Sides:
             machine.push(known)
         self.chosen = True
         choice = self._choice(machine, group, instruction, slot)
+        self._forget(machine)
         now = self._known(machine, group, self._alive(group, instruction, slot), local=choice.local)
         key = group.block, group.at
         if key in choice.began:
-            laps, began = choice.began[key]
+            laps, began, lost = choice.began[key]
             if self._waits(group.plan, group.block):
                 raise Lost("it decides how long a loop waits for other threads")
-            if began.covers(now):
+            if lost == len(self.lost) and began.covers(now):
                 self.loops = True
                 self._next(machine)
                 return
             if laps >= LAPS:
                 now = began.joined(now, None, None)
-            choice.began[key] = laps + 1, now
+            choice.began[key] = laps + 1, now, len(self.lost)
         else:
-            choice.began[key] = 1, now
+            choice.began[key] = 1, now, len(self.lost)
         taken = np.broadcast_to(not negated, (1,))
         sides = [
             Start(*key, attrs.evolve(now, values={**now.values, slot: value}, undefined=_without(now.undefined, slot)))
@@ -283,7 +286,6 @@ class Sides:
         ]
         back = instruction.traits.ending is Ending.BRANCH and _target(group.plan, instruction) <= group.block
         choice.todo += sides if back else sides[::-1]
-        self._forget(machine)
         self._start(machine, choice)
 
     def _choice(self, machine: Machine, group: Group, instruction: Instruction, slot: int) -> Choice:
@@ -309,6 +311,8 @@ class Sides:
         stand.back_edges = group.back_edges
         local = self._changes_local(plan, group.block, instruction)
         made = Choice(stand, block, at, live, local, held, origin, here, (block, at))
+        if not self.choices:
+            self.lost.clear()
         self.choices.append(made)
         return made
 
@@ -453,12 +457,27 @@ class Sides:
         machine.push(self._stand(machine, choice, choice.group.selection, block, at, choice.found[0]))
 
     def _forget(self, machine: Machine) -> None:
-        """What a side has stored in shared memory may be there, or not."""
-        bits = machine.batch.shared.shadow
-        assert isinstance(bits, WrittenBits)
+        """What sides have stored in shared memory may be there, or not."""
         for access in self.stored:
-            bits.clear(access.places, access.columns, access.nbytes, access.active, rows=access.everywhere)
-        self.stored.clear()
+            parts = access.places, access.columns, access.active
+            self.lost.add((access.nbytes, *(None if p is None else np.asarray(p).tobytes() for p in parts)))
+        forget(machine, self.stored)
+
+
+def kept(access: MemoryAccess) -> MemoryAccess:
+    """An access as it is now, for later."""
+    active = None if access.active is None else np.array(access.active)
+    made: MemoryAccess = attrs.evolve(access, at=np.array(access.places), active=active, differs=None)
+    return made
+
+
+def forget(machine: Machine, stored: list[MemoryAccess]) -> None:
+    """What was stored in shared memory may be there, or not."""
+    bits = machine.batch.shared.shadow
+    assert isinstance(bits, WrittenBits)
+    for access in stored:
+        bits.clear(access.places, access.columns, access.nbytes, access.active, rows=access.everywhere)
+    stored.clear()
 
 
 def source_of(origin: Finding) -> str:

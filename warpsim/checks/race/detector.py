@@ -328,7 +328,7 @@ class RaceWatcher(Watcher):
         self._in_doubt: list[tuple[Callable[[], Array], Array]] = []
         self._storing: Selection | None = None
 
-    def _at(self, machine: Machine, group: Group) -> Races:
+    def at(self, machine: Machine, group: Group) -> Races:
         """The detector of the batch, at the time of the group's step."""
         races = machine.batch.notes[RACES]
         step = group.number, group.block, group.at, len(group.stack)
@@ -341,7 +341,7 @@ class RaceWatcher(Watcher):
             races.clocks.begin(instruction, role)
         return races
 
-    def _at_new_step(self, machine: Machine) -> Races:
+    def at_new_step(self, machine: Machine) -> Races:
         """The detector of the batch, for an event that belongs to a new step."""
         races = machine.batch.notes[RACES]
         races.clocks.launch.step = None
@@ -373,7 +373,7 @@ class RaceWatcher(Watcher):
         """Check accesses of threads; copies were checked when they started."""
         if access.space == "local" or machine.delivering:
             return
-        races = self._at(machine, group)
+        races = self.at(machine, group)
         if access.allocation is not None:
             races.globals(machine, group, access.allocation, access)
         else:
@@ -394,42 +394,42 @@ class RaceWatcher(Watcher):
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows."""
-        self._at(machine, group).rows(machine, group, access)
+        self.at(machine, group).rows(machine, group, access)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
         """Check what wgmma reads."""
         if not machine.delivering:
-            self._at(machine, group).matrix(machine, group, address, columns)
+            self.at(machine, group).matrix(machine, group, address, columns)
 
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Array | None) -> None:
         """Note fences of the memory model."""
         scope = fence_scope(instruction)
         if scope is not None:
-            clocks = self._at(machine, group).clocks
+            clocks = self.at(machine, group).clocks
             clocks.order.fence(clocks.threads_of(group.selection, active), scope, clocks.now)
             clocks.launch.step = None
 
     def warp_synchronised(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """Note lanes that have met."""
-        self._at(machine, group).clocks.warp_sync(group, members, active)
+        self.at(machine, group).clocks.warp_sync(group, members, active)
 
     def tensor_allocated(self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array) -> None:
         """Note that all lanes know the address which their warp has stored."""
-        self._at_new_step(machine)
-        self._at(machine, group).clocks.warp_sync(group, None, None)
+        self.at_new_step(machine)
+        self.at(machine, group).clocks.warp_sync(group, None, None)
 
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note arrivals at a barrier that others need not reach."""
         if partial:
-            races, barrier = self._at_new_step(machine), machine.batch.barrier(number)
+            races, barrier = self.at_new_step(machine), machine.batch.barrier(number)
             for arrived in [group] if barrier.partial else [*barrier.waiting, group]:
                 races.clocks.barrier_arrive(arrived, number)
 
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note threads that passed a barrier."""
-        races = self._at_new_step(machine)
+        races = self.at_new_step(machine)
         if group is None:
             races.clocks.cta_barrier(None)
         else:
@@ -437,17 +437,17 @@ class RaceWatcher(Watcher):
 
     def barrier_completed(self, machine: Machine, number: int, columns: Array) -> None:
         """Note that a barrier which others need not reach has completed."""
-        self._at_new_step(machine).clocks.barrier_reset(number, columns)
+        self.at_new_step(machine).clocks.barrier_reset(number, columns)
 
     def cluster_barrier_arrived(self, machine: Machine, group: Group) -> None:
         """Note arrivals at a cluster barrier."""
         barrier = machine.batch.cluster_barrier
         assert barrier is not None
-        self._at(machine, group).clocks.cluster_arrive(group, barrier)
+        self.at(machine, group).clocks.cluster_arrive(group, barrier)
 
     def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
         """Note threads that passed a cluster barrier."""
-        clocks = self._at_new_step(machine).clocks
+        clocks = self.at_new_step(machine).clocks
         clocks.launch.begin(None, 0)
         clocks.order.cluster_wait(clocks.threads_of(group.selection))
 
@@ -455,25 +455,25 @@ class RaceWatcher(Watcher):
         self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array, phases: Array
     ) -> None:
         """Release through an mbarrier."""
-        races = self._at(machine, group)
+        races = self.at(machine, group)
         for part in races.clocks.successive(positions, columns, place, phases.astype(np.int64)):
             races.clocks.mbarrier_arrive(*part)
 
     def mbarrier_observed(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
         """Acquire through an mbarrier."""
         over = 1 - phases_of(machine, columns, place)
-        self._at(machine, group).clocks.mbarrier_wait(positions, columns, place, over)
+        self.at(machine, group).clocks.mbarrier_wait(positions, columns, place, over)
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Check starting copies as accesses of the threads that start them."""
-        races = self._at(machine, transfer.group)
+        races = self.at(machine, transfer.group)
         if late(machine) or transfer.kind != "cp.async":
             races.copies(machine, transfer)
         races.sources.enter(machine, transfer)
 
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Order copies before what their threads do next."""
-        self._at_new_step(machine).waited(transfer, which)
+        self.at_new_step(machine).waited(transfer, which)
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Note that copies may be complete."""
@@ -485,12 +485,12 @@ class RaceWatcher(Watcher):
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Order what wgmma read before what follows."""
-        clocks = self._at(machine, group).clocks
+        clocks = self.at(machine, group).clocks
         clocks.order.wgmma_wait(clocks.threads_of(group.selection), clocks.now)
         clocks.launch.step = None
 
     def group_exited(self, machine: Machine, group: Group) -> None:
         """Note threads that exited."""
-        races = self._at_new_step(machine)
+        races = self.at_new_step(machine)
         check_exit(races.clocks, machine, group)
         races.clocks.exited(group, machine.batch.alive)

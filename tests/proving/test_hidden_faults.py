@@ -1,0 +1,96 @@
+"""Faults that no single launch needs to show: behind loops, votes, shuffles, calls, atomics, and other orders of threads."""
+
+import numpy as np
+import pytest
+
+import warpsim
+from ptx_text import module_head
+from warpsim.proving import Verdict
+
+GIVEN = """ld.param.u64 %x1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %x2, %r1, 4; add.u64 %x3, %x1, %x2; mov.u32 %r3, s;
+shl.b32 %r4, %r1, 2; add.u32 %r5, %r3, %r4; mov.u32 %r8, bar; setp.eq.u32 %p4, %r1, 0;"""
+"""x1: the array, x3: the thread's place there; r3: shared memory, r5: the thread's place there; r8: an mbarrier; p4: thread 0."""
+LOAD = "ld.global.u32 %r2, [%x3]; setp.eq.u32 %p1, %r2, 0;"
+"""r2 and p1 are what nobody knows."""
+READ = "add.u32 %r6, %r6, %r3; ld.shared.u32 %r7, [%r6];"
+"""Out of bounds where r6 is 1,024 or more."""
+LAST = "bar.sync 1;"
+INIT = "@%p4 mbarrier.init.shared.b64 [%r8], {}; fence.mbarrier_init.release.cluster; bar.sync 0;"
+ARRIVE = "mbarrier.arrive.shared.b64 _, [%r8];"
+WAIT = "{0}: mbarrier.test_wait.parity.shared.b64 %p7, [%r8], {1}; @!%p7 bra {0};"
+COPY = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%x1], 64, [%r8];"
+CLUSTER = "barrier.cluster.arrive; barrier.cluster.wait;"
+ZERO = "@%p4 st.shared.u32 [%r3], 0; bar.sync 0;"
+FUNCTION = ".func (.param .b32 o) f(.param .b32 i) { .reg .b32 %v; ld.param.b32 %v, [i]; st.param.b32 [o], %v; ret; }\n"
+CALL = "{ .param .b32 i; .param .b32 o; st.param.b32 [i], %r2; call (o), f, (i); ld.param.b32 %r6, [o]; }"
+
+FAULTS = {
+    "the last of several cas": ("bounds", ZERO + "mul.lo.u32 %r9, %r1, 64; atom.shared.cas.b32 %r7, [%r3], 0, %r9; bar.sync 0; ld.shared.u32 %r6, [%r3];" + READ, 64),
+    "or before and": ("bounds", ZERO + "setp.lt.u32 %p3, %r1, 32; @%p3 red.shared.or.b32 [%r3], 4096; @!%p3 red.shared.and.b32 [%r3], 15; bar.sync 0; "
+                      "ld.shared.u32 %r6, [%r3];" + READ, 64),
+    "pairs of four warps": ("races barriers", "st.shared.u32 [%r5], 1; bar.sync 1, 64; xor.b32 %r6, %r5, 128; ld.shared.u32 %r7, [%r6];", 128),
+    "one arrival too few": ("races", INIT.format(63) + "st.shared.u32 [%r5], 1;" + ARRIVE + WAIT.format("w", 0)
+                            + "setp.ne.u32 %p3, %r1, 63; @%p3 bra end; ld.shared.u32 %r7, [%r3]; end:", 64),
+    "one arrival too many": ("races", INIT.format(64) + "@%p4 " + ARRIVE + "st.shared.u32 [%r5], 1;" + ARRIVE + WAIT.format("w", 0)
+                             + "setp.ne.u32 %p3, %r1, 63; @%p3 bra end; ld.shared.u32 %r7, [%r3+4]; end:", 64),
+    "a wait for the phase before": ("races", INIT.format(32) + "setp.ge.u32 %p3, %r1, 32; @%p3 bra reads;" + ARRIVE + "st.shared.u32 [%r5], 1;" + ARRIVE
+                                    + "ret; reads:" + WAIT.format("w", 1) + "ld.shared.u32 %r7, [%r5+-128];", 64),
+    "bytes of two copies": ("asynchrony", INIT.format(1) + "mbarrier.arrive.expect_tx.shared.b64 _, [%r8], 64;" + COPY + COPY.replace("[%r3]", "[%r3+64]")
+                            + WAIT.format("w", 0) + "ld.shared.u32 %r7, [%r3];", 1),
+    "a slow wait": ("barriers", "@%p4 mbarrier.init.shared.b64 [%r3], 32; setp.lt.u32 %p2, %r1, 32; setp.lt.u32 %p3, %r1, 64;" + INIT.format(1)
+                    + "@!%p2 bra others; @!%p4 bra end;" + ARRIVE + WAIT.format("w", 0).replace("%r8", "%r3") + ARRIVE + "bra end; others: @!%p3 bra last;"
+                    + WAIT.format("v", 0) + "bra end; last: mbarrier.arrive.shared.b64 _, [%r3]; end:", 96),
+    "arrivals of copies": ("asynchrony", INIT.format(64) + 2 * "cp.async.ca.shared.global [%r5], [%x3], 4; cp.async.mbarrier.arrive.noinc.shared.b64 [%r8]; bar.sync 0;"
+                           + WAIT.format("w", 0), 64),
+    "a count in shared memory": ("bounds", LOAD + "st.shared.u32 [%r5], 0; again: ld.shared.u32 %r6, [%r5]; add.u32 %r9, %r6, 4; st.shared.u32 [%r5], %r9;"
+                                 + READ + "ld.global.u32 %r2, [%x3]; setp.ne.u32 %p1, %r2, 0; @%p1 bra again;", 1),
+    "a count beside unknown stores": ("bounds", LOAD + "st.shared.u32 [%r5], 0; again: ld.shared.u32 %r6, [%r5]; and.b32 %r9, %r2, 31; shl.b32 %r9, %r9, 2; "
+                                      "add.u32 %r9, %r9, %r3; st.shared.u32 [%r9], 4096;" + READ
+                                      + "ld.global.u32 %r2, [%x3]; setp.ne.u32 %p1, %r2, 0; @%p1 bra again;", 1),
+    "what one side stores": ("bounds", LOAD + "st.shared.u32 [%r5], 0; @%p1 bra past; st.shared.u32 [%r5], 4096; past: ld.shared.u32 %r6, [%r5];" + READ, 32),
+    "what lies beyond": ("bounds", "ld.shared.u32 %r6, [%r3+1040];" + READ, 1),
+    "the state of an mbarrier": ("bounds", INIT.format(64) + "mbarrier.arrive.shared.b64 %x5, [%r8]; mbarrier.pending_count.b64 %r9, %x5; mul.lo.u32 %r6, %r9, 64;" + READ, 64),
+    "a store to an mbarrier": ("barriers", "@%p4 mbarrier.init.shared.b64 [%r3], 64; bar.sync 0;" + LOAD + "and.b32 %r9, %r2, 31; shl.b32 %r9, %r9, 2; "
+                               "add.u32 %r9, %r9, %r3; st.shared.u32 [%r9], 7; bar.sync 0; mbarrier.arrive.shared.b64 _, [%r3];" + WAIT.format("w", 0).replace("%r8", "%r3"), 64),
+    "a carry": ("bounds", LOAD + "add.cc.u32 %r9, %r2, -1; addc.u32 %r6, 0, 0; mul.lo.u32 %r6, %r6, 4096;" + READ, 32),
+    "the selector of prmt": ("bounds", LOAD + "and.b32 %r9, %r2, 3; prmt.b32 %r6, 0x10000000, 0, %r9; shl.b32 %r6, %r6, 8;" + READ, 32),
+    "a float": ("bounds", LOAD + "cvt.rn.f32.u32 %f1, %r2; min.f32 %f1, %f1, 0f45800000; cvt.rzi.u32.f32 %r6, %f1; and.b32 %r6, %r6, 0x3ffc;" + READ, 32),
+    "the lane of a shuffle": ("bounds", LOAD + "and.b32 %r9, %r2, 31; mul.lo.u32 %r7, %r1, 64; shfl.sync.idx.b32 %r6, %r7, %r9, 31, -1;" + READ, 32),
+    "a call": ("bounds", LOAD + CALL + READ, 32),
+    "an indexed branch": ("bounds", LOAD + "and.b32 %r9, %r2, 1; ts: .branchtargets t0, t1; brx.idx %r9, ts; t0: mov.u32 %r6, 0; bra past; t1: mov.u32 %r6, 4096; past:" + READ, 32),
+    "a vote": ("barriers", LOAD + "vote.sync.any.pred %p2, %p1, -1; @%p2 bra past; bar.sync 0; past:" + LAST, 64),
+    "a ballot": ("barriers", LOAD + "vote.sync.ballot.b32 %r9, %p1, -1; @%p1 bar.warp.sync %r9;", 32),
+    "redux": ("barriers", LOAD + "redux.sync.max.u32 %r9, %r2, -1; setp.gt.u32 %p2, %r9, 5; @%p2 bra past; bar.sync 0; past:" + LAST, 64),
+    "a clock": ("barriers", "mov.u64 %x5, %globaltimer; and.b64 %x5, %x5, 1; setp.eq.u64 %p2, %x5, 0; @%p2 bra past; bar.sync 0; past:" + LAST, 64),
+    "the last lap": ("races", LOAD + "mov.u32 %r9, 0; again: add.u32 %r9, %r9, 1; ld.global.u32 %r2, [%x3]; setp.ne.u32 %p1, %r2, 0; setp.lt.u32 %p3, %r9, 300; "
+                     "and.pred %p1, %p1, %p3; @%p1 bra again; setp.ge.u32 %p2, %r9, 299; @%p2 st.shared.u32 [%r3], %r1;", 32),
+    "a ticket": ("barriers", "atom.global.add.u32 %r9, [%x1], 1; setp.ne.u32 %p2, %r9, 63; @%p2 bra past; bar.sync 0; past:" + LAST, 64),
+    "32 bits": ("bounds", "mul.lo.u32 %r9, %r1, 0x08000000; add.u32 %r9, %r9, %r1; mul.wide.u32 %x4, %r9, 4; add.u64 %x4, %x4, %x1; ld.global.u32 %r6, [%x4];", 32),
+    "a way down": ("bounds", LOAD + "mov.u64 %x4, %x3; again: ld.global.u32 %r6, [%x4]; sub.u64 %x4, %x4, 4; setp.ne.u32 %p2, %r6, 0; @%p2 bra again;", 32),
+    "two that exchange": ("bounds", "mov.u32 %r9, %cluster_ctarank; @%p4 st.shared.u32 [%r3], 0;" + CLUSTER + "mul.lo.u32 %r9, %r9, 4096; mapa.shared::cluster.u32 %r6, %r3, 0; "
+                          "atom.shared::cluster.exch.b32 %r7, [%r6], %r9;" + CLUSTER + "ld.shared.u32 %r6, [%r3];" + READ + CLUSTER, 1),
+    "a cluster's barrier": ("barriers", LOAD + "@%p1 bra past;" + CLUSTER + "past:" + CLUSTER, 32),
+    "half of the warps": ("barriers", "setp.lt.u32 %p2, %r1, 40; @%p2 barrier.sync 0; barrier.sync 1;", 64),
+    "who has exited": ("races", "st.shared.u32 [%r5], 1; setp.lt.u32 %p2, %r1, 32; @!%p2 exit; bar.sync 0; xor.b32 %r6, %r5, 128; ld.shared.u32 %r7, [%r6];", 64),
+    "halves of a warp": ("races", "st.shared.u32 [%r5], 1; setp.lt.u32 %p2, %r1, 16; @%p2 bra low; bar.warp.sync 0xffff0000; bra past; low: bar.warp.sync 0xffff; past: "
+                         "xor.b32 %r6, %r5, 64; ld.shared.u32 %r7, [%r6];", 32),
+}  # fmt: skip
+"""Faulty kernels: the properties that they break, their text, and how many threads run."""
+SHORT = 13
+"""So many were proved once."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (k >= SHORT)) for k, n in enumerate(FAULTS)]
+)
+def test_a_hidden_fault_is_not_proved(name):
+    """Whatever the answer is, it is not that the kernel is free of the fault."""
+    broken, body, block = FAULTS[name]
+    clustered = CLUSTER in body
+    text = f"""{module_head("sm_90a", "8.6")}{FUNCTION}.visible .entry k(.param .u64 a) {{ .reg .b32 %r<10>; .reg .b64 %x<6>;
+    .reg .f32 %f<2>; .reg .pred %p<8>; .shared .align 128 .b8 s[1024]; .shared .b64 bar; {GIVEN} {body} ret; }}"""
+    options = {"cluster": 2} if clustered else {}
+    kernel = warpsim.load(text)["k"]
+    proof = warpsim.prove(kernel, 2 if clustered else 1, block, (np.zeros(64, np.uint32),), **options)
+
+    assert [p for p in broken.split() if proof[p].verdict is Verdict.PROVED] == []
