@@ -33,6 +33,7 @@ from warpsim.machine.reporting import finding_at
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
+from warpsim.proving.alike import Alike
 from warpsim.proving.answers import RULES, Answer, Verdict
 from warpsim.proving.contents import Contents
 from warpsim.proving.pairing import Pairing
@@ -103,7 +104,11 @@ def _run(state: LaunchState, contents: Contents | None) -> tuple[Finding, ...]:
     if contents is not None:
         state.settings = attrs.evolve(state.settings, checks=state.settings.checks | {CONTENTS})
         seeing = [contents if type(each) is Uninitialised else each for each in watchers_of(state)]
-        seeing = [*(Pairing(contents.strange, each) for each in seeing if isinstance(each, RaceWatcher)), *seeing]
+        seeing = [
+            *(Pairing(contents.strange, each) for each in seeing if isinstance(each, RaceWatcher)),
+            Alike(),
+            *seeing,
+        ]
     try:
         if contents is None:
             run(state, seeing)

@@ -20,8 +20,10 @@ from warpsim.checks.race.unused import UNDECIDED, Undecided
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import SHARED_ADDRESS, finding_at, made, named, present
+from warpsim.machine.selection import Selection
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
@@ -32,6 +34,8 @@ IN_TURN = "; the warp that reads also starts the copy, and no GPU so far starts 
 TESTED = "; the value read only decides whether to execute an atomic on the same place, whose result is checked"
 UNFENCED = "; a flag signals that it is done, but no fence follows the read of the flag"
 EXITED = "; it has exited without arriving at the barrier in between"
+ALIKE: Note[Selection | None] = Note("alike")
+"""The threads whose present store puts the same in each place, whatever memory holds."""
 SEVERITY = {
     "": "error",
     UNCHANGED: "note",
@@ -165,7 +169,8 @@ class Reports:
             mask, n_ctas = lost if doubt.together else changed, self.clocks.n_ctas
             harmful = mask is None or bool((doubt.lanes(group, n_ctas) & mask).any())
             if self.clocks.launch.any_contents:  # the same only if all threads store the same known value
-                harmful = harmful or not doubt.together or group.shadowed(present(group).registers)
+                same = machine.batch.notes.get(ALIKE) is group.selection
+                harmful = harmful or not doubt.together or (group.shadowed(present(group).registers) and not same)
             one_warp = len(np.unique((doubt.threads // n_ctas >> 5) * n_ctas + doubt.threads % n_ctas)) == 1
             if harmful or not (doubt.together and one_warp):
                 self._fault(machine, group, doubt, "" if harmful else UNCHANGED)
