@@ -20,6 +20,7 @@ INIT = "@%p4 mbarrier.init.shared.b64 [%r8], {}; fence.mbarrier_init.release.clu
 ARRIVE = "mbarrier.arrive.shared.b64 _, [%r8];"
 WAIT = "{0}: mbarrier.test_wait.parity.shared.b64 %p7, [%r8], {1}; @!%p7 bra {0};"
 COPY = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%x1], 64, [%r8];"
+ARRIVES = "cp.async.ca.shared.global [%r5], [%x3], 4; cp.async.mbarrier.arrive.noinc.shared.b64 [%r8];"
 CLUSTER = "barrier.cluster.arrive; barrier.cluster.wait;"
 ZERO = "@%p4 st.shared.u32 [%r3], 0; bar.sync 0;"
 FUNCTION = ".func (.param .b32 o) f(.param .b32 i) { .reg .b32 %v; ld.param.b32 %v, [i]; st.param.b32 [o], %v; ret; }\n"
@@ -34,15 +35,15 @@ FAULTS = {
                             + "setp.ne.u32 %p3, %r1, 63; @%p3 bra end; ld.shared.u32 %r7, [%r3]; end:", 64),
     "one arrival too many": ("races", INIT.format(64) + "@%p4 " + ARRIVE + "st.shared.u32 [%r5], 1;" + ARRIVE + WAIT.format("w", 0)
                              + "setp.ne.u32 %p3, %r1, 63; @%p3 bra end; ld.shared.u32 %r7, [%r3+4]; end:", 64),
-    "a wait for the phase before": ("races", INIT.format(32) + "setp.ge.u32 %p3, %r1, 32; @%p3 bra reads;" + ARRIVE + "st.shared.u32 [%r5], 1;" + ARRIVE
-                                    + "ret; reads:" + WAIT.format("w", 1) + "ld.shared.u32 %r7, [%r5+-128];", 64),
+    "a wait for the phase before": ("races", INIT.format(1) + "setp.ge.u32 %p3, %r1, 32; @%p3 bra reads; @!%p4 bra end;" + ARRIVE + "st.shared.u32 [%r3], 1;"
+                                    + ARRIVE + "bra end; reads:" + WAIT.format("w", 1) + "ld.shared.u32 %r7, [%r3]; end:", 64),
     "bytes of two copies": ("asynchrony", INIT.format(1) + "mbarrier.arrive.expect_tx.shared.b64 _, [%r8], 64;" + COPY + COPY.replace("[%r3]", "[%r3+64]")
                             + WAIT.format("w", 0) + "ld.shared.u32 %r7, [%r3];", 1),
     "a slow wait": ("barriers", "@%p4 mbarrier.init.shared.b64 [%r3], 32; setp.lt.u32 %p2, %r1, 32; setp.lt.u32 %p3, %r1, 64;" + INIT.format(1)
                     + "@!%p2 bra others; @!%p4 bra end;" + ARRIVE + WAIT.format("w", 0).replace("%r8", "%r3") + ARRIVE + "bra end; others: @!%p3 bra last;"
                     + WAIT.format("v", 0) + "bra end; last: mbarrier.arrive.shared.b64 _, [%r3]; end:", 96),
-    "arrivals of copies": ("asynchrony", INIT.format(64) + 2 * "cp.async.ca.shared.global [%r5], [%x3], 4; cp.async.mbarrier.arrive.noinc.shared.b64 [%r8]; bar.sync 0;"
-                           + WAIT.format("w", 0), 64),
+    "arrivals of copies": ("asynchrony", INIT.format(64) + ARRIVES + "bar.sync 0; setp.lt.u32 %p3, %r1, 32; @%p3 bra second;" + WAIT.format("w", 0)
+                           + "second:" + ARRIVES.replace("%r5", "%r5+256") + WAIT.format("v", 1), 64),
     "a count in shared memory": ("bounds", LOAD + "st.shared.u32 [%r5], 0; again: ld.shared.u32 %r6, [%r5]; add.u32 %r9, %r6, 4; st.shared.u32 [%r5], %r9;"
                                  + READ + "ld.global.u32 %r2, [%x3]; setp.ne.u32 %p1, %r2, 0; @%p1 bra again;", 1),
     "a count beside unknown stores": ("bounds", LOAD + "st.shared.u32 [%r5], 0; again: ld.shared.u32 %r6, [%r5]; and.b32 %r9, %r2, 31; shl.b32 %r9, %r9, 2; "
