@@ -145,6 +145,10 @@ class Fence:
     mbarrier_init: bool = False
 
 
+COMMUTES = frozenset({"add", "and", "fma", "mad", "max", "min", "mul", "or", "xor"})
+"""Opcodes whose first two operands may change places, but for those of f64, whose NaNs say where they come from."""
+
+
 @frozen
 class Order:
     """An access's order in the memory consistency model: weak, or ``strong`` within ``scope`` (None: the GPU)."""

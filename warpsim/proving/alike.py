@@ -14,7 +14,7 @@ from warpsim.checks.race.reports import ALIKE
 from warpsim.checks.undefined_bits import TransferFunction, transfer_of
 from warpsim.checks.undefined_registers import lanes_of, undefined
 from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Access
+from warpsim.isa.traits import COMMUTES, Access
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
@@ -23,8 +23,6 @@ from warpsim.program.program import Instruction, Operand
 
 NAME = "fingerprint"
 """Shadow of registers: one number for each value, 0 for one that may be like no other."""
-COMMUTES = frozenset({"add", "mul", "mad", "fma", "min", "max", "and", "or", "xor"})
-"""Instructions whose first two operands may change places, but for those of f64, whose NaNs say where they come from."""
 
 
 def mixed(*parts: Array | int) -> Array:
