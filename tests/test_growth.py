@@ -62,10 +62,10 @@ def seconds(code, checks):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("code", "few", "checks"), [
-    (groups, 400, "default"),
-    (unwritten, 600, "default"),
-    (raced, 1000, "all"),
-    (jumps, 600, "default"),
+    (groups, 250, "default"),
+    (unwritten, 250, "default"),
+    (raced, 400, "all"),
+    (jumps, 500, "default"),
 ])  # fmt: skip
 def test_proportion(code, few, checks):
     """The factor is that of the lengths, with some slack for what a small one has in the cache."""
