@@ -1,6 +1,6 @@
-"""Single instructions give what an H100 gave: some with every modifier of every opcode; and all that ever differed.
+"""Single instructions give what a GPU gave: some with every modifier of every opcode; and all that ever differed.
 
-``forms_h100.npz`` is written by ``tools/recordings/forms.py``, which says how the operands are made."""
+``forms_h100.npz`` and ``forms_h200.npz`` (video shifts, one predicate for both results of setp) are written by ``tools/recordings/forms.py``, which says how the operands are made."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import pytest
 
 import forms
 
-PARTS = 16
+PARTS = {"forms_h100": 16, "forms_h200": 8}
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, PARTS))])
-def test_bits(part: int) -> None:
+@pytest.mark.parametrize(
+    ("recording", "part"),
+    [pytest.param(name, n, marks=[pytest.mark.long] * (n > 0)) for name, parts in PARTS.items() for n in range(parts)],
+)
+def test_bits(recording: str, part: int) -> None:
     """Every bit of every destination, and of the carry flag."""
-    wrong = forms.differences(Path(__file__).parents[1] / "data" / "forms_h100.npz", part, PARTS)
+    path = Path(__file__).parents[1] / "data" / f"{recording}.npz"
+    wrong = forms.differences(path, part, PARTS[recording])
 
     assert not wrong, "\n".join(wrong)

@@ -39,8 +39,8 @@ def _operation(name: str, a: Lanes, b: Lanes) -> Lanes:
 def _secondary(op: Op, value: Lanes, c: Lanes, *, signed: bool) -> Lanes:
     """The sum with c, or the minimum or maximum of both, as an H100 compares them (the assembler expands these).
 
-    Signed: sums wrap to 32 bits, other values are unchanged. Unsigned: values are unchanged; sums, saturated shifts and
-    possibly negative values count as greater than c if both have their top bits set.
+    Signed: sums wrap to 32 bits, other values are unchanged. Unsigned: what is below zero is greater than any c; sums and
+    saturated shifts count as greater than c if both have their top bits set.
     """
     if op.op2 == "add":
         return value + c
@@ -49,19 +49,11 @@ def _secondary(op: Op, value: Lanes, c: Lanes, *, signed: bool) -> Lanes:
     sums = name in ("vadd", "vsub")
     if signed:
         not_less = (wrapped.view(np.int32) if sums else value) >= other.view(np.int32)
-    elif sums or _may_be_negative(op, name):
+    elif sums or (name in ("vshl", "vshr") and op.sat):
         not_less = (wrapped >= other) | ((wrapped & other) >> np.uint32(31) != 0)
     else:
-        not_less = value >= other
+        not_less = value.view(np.uint64) >= other
     return np.where(not_less == (op.op2 == "max"), wrapped, other)
-
-
-def _may_be_negative(op: Op, name: str) -> bool:
-    if name == "vmax":
-        return bool(op.atype.signed and op.btype.signed)
-    if name == "vmin":
-        return bool(op.atype.signed or op.btype.signed)
-    return bool(name == "vshr" and op.atype.signed) or (name in ("vshl", "vshr") and bool(op.sat))
 
 
 def _finish(op: Op, value: Lanes, c: Lanes | None, *, signed: bool, saturate: bool) -> Lanes:
@@ -127,8 +119,8 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
         value = ta >> by
     elif op.sat:
         value = ((ta << top) << by) >> top
-    else:  # a value shifted by a whole word exceeds any c, and need not be exact
-        value = np.where(by == 32, np.sign(ta) << np.int64(40), ta << np.minimum(by, 31))
+    else:
+        value = ta << by
     if op.sat:
         value = integer.clamp(value, 32, signed=op.dtype.signed)
     return _finish(op, value, c, signed=op.dtype.signed, saturate=False)

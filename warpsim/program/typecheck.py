@@ -149,6 +149,9 @@ class Checker:
             Operand(t.type or ADDRESS) if o is None else check(self.values, t, o)
             for t, o in zip(specs, given, strict=True)
         ]
+        for place, typed in enumerate(specs):
+            if typed.spec.pair and found[place].register is not None and found[place].register is found[place + 1].register:
+                found[place + 1] = Operand(found[place].type)  # one register for both results: a GPU keeps the first
         if len(specs) != len(candidate.operands):
             for at, typed in enumerate(candidate.operands):
                 if typed.spec.kind == "carry":
