@@ -47,9 +47,9 @@ def test_wall_clock_limit(counting):
     p, q = np.zeros(1, np.uint32), np.zeros(1, np.uint32)
     for options in ({}, {"checks": "none"}, {"on_finding": "collect"}):
         started = time.monotonic()
-        with pytest.raises(warpsim.ExecutionError, match=r"more than 0\.05 seconds") as caught:
-            counting((1,), (1,), (p, q), max_seconds=0.05, **options)
-        assert 0.05 <= time.monotonic() - started < 5
+        with pytest.raises(warpsim.ExecutionError, match=r"more than 0\.2 seconds") as caught:
+            counting((1,), (1,), (p, q), max_seconds=0.2, **options)
+        assert 0.2 <= time.monotonic() - started < 20
         assert caught.value.findings[-1].rule == "limit"
         assert p[0] > 0
 
