@@ -69,6 +69,16 @@ def test_a_difference_is_explained():
         assert_equal(kernel(FUSED), kernel(APART, "two", 9), 1, 64, args)
 
 
+def test_a_constant_of_one_side():
+    """The instruction that takes it is named, not the move that brings it."""
+    args = [recipe("normal", 64, seed=1), recipe("normal", 64, seed=2), np.zeros(64, np.float32)]
+    given = "mov.f32 %f4, 0f3F800001;\n    fma.rn.f32 %f3, %f1, %f2, %f4;"
+
+    found = equal(kernel(FUSED), kernel(given, "two", 9), 1, 64, args)
+    assert "(two.cu:9): fma.rn.f32 %f3, %f1, %f2, %f4;" in found.text
+    assert found.text.count("by the same values with another result") == 2
+
+
 def test_other_criteria():
     """Ulps; or the exact values, from which either kernel may be the one that is too far."""
     args = [recipe("uniform", 64, seed=1), recipe("uniform", 64, seed=2), np.zeros(64, np.float32)]
@@ -116,6 +126,9 @@ def test_the_command(tmp_path, capsys):
     record = json.loads(capsys.readouterr().out)
     assert (record["equal"], record["argument"], len(record["index"])) == (False, 2, 1)
     assert main(["equal", one, two, *launch[:-2]]) == 2
+    text = (tmp_path / "one.ptx").read_text().replace(".visible", ".visible .entry nop() { ret; }\n.visible", 1)
+    (tmp_path / "both.ptx").write_text(text)
+    assert main(["equal", one, str(tmp_path / "both.ptx"), *launch, "--kernel", "one"]) == 0
     assert main(["equal", one, two, *launch[:-1], "out:f32:64=x.npy"]) == 2
 
 

@@ -128,6 +128,18 @@ def test_the_command_line_says_it(capsys):
     assert (badge["standing"], badge["choices"], badge["models"]) == ("recorded", ["order of prints"], [])
 
 
+@pytest.mark.parametrize(
+    ("register", "chosen"), [("clock", ("clocks", "where threads run")), ("laneid", ("where threads run",))]
+)
+def test_special_registers(register, chosen):
+    """Clocks and places of threads are no recorded values."""
+    text = f""".version 8.0 .target sm_90 .address_size 64
+    .visible .entry k(.param .u64 out) {{ .reg .b64 %rd1; .reg .b32 %r1; ld.param.u64 %rd1, [out];
+    mov.u32 %r1, %{register}; mov.u32 %r1, %smid; st.global.u32 [%rd1], %r1; ret; }}"""
+
+    assert warpsim.load(text)["k"](1, 1, (np.zeros(1, np.uint32),)).fidelity.badge.choices == chosen
+
+
 def test_choices_that_nobody_makes():
     """An atomic that no warp executes leaves nothing open."""
     text = """.version 8.0 .target sm_90 .address_size 64

@@ -65,6 +65,13 @@ def evidence(form: Form, text: str, sm: int) -> Evidence:
     return Evidence(MODELLED, why)
 
 
+CHOSEN = {
+    **dict.fromkeys(("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"), "clocks"),
+    **dict.fromkeys(("smid", "nsmid", "warpid", "nwarpid", "gridid"), "where threads run"),
+}
+"""Special registers whose values PTX leaves open."""
+
+
 def choice_of(form: Form, text: str) -> str:
     """What of an instruction's result PTX leaves open and warpsim chooses, the same in every run; empty for nothing."""
     words = text.split()[0].split(".") if text else []

@@ -7,7 +7,7 @@ from typing import overload
 
 import attrs
 
-from warpsim.isa.evidence import EXACT, MEANING, MODELLED, RECORDED, RECOVERED, STATED, choice_of, evidence
+from warpsim.isa.evidence import CHOSEN, EXACT, MEANING, MODELLED, RECORDED, RECOVERED, STATED, choice_of, evidence
 from warpsim.isa.spec import Form
 from warpsim.machine.plan import BoundBlock
 from warpsim.records import frozen
@@ -16,7 +16,7 @@ from warpsim.records import frozen
 @frozen
 class Executed:
     """An instruction as written, its form, how often warps executed it, the evidence for its result, and the ``choice`` that PTX
-    leaves open in it (the order of atomics or of prints, a NaN's payload)."""
+    leaves open in it (the order of atomics or of prints, a NaN's payload, a clock)."""
 
     instruction: str
     form: str
@@ -38,17 +38,19 @@ class Executed:
 def executed(counts: Mapping[BoundBlock, int], sm: int) -> tuple[Executed, ...]:
     """The instructions of the blocks that warps entered, with counts, by name."""
     total: dict[str, tuple[Form, int]] = {}
-    prints = set[str]()
+    chosen: dict[str, set[str]] = {}
     for block, warps in counts.items():
         for instruction in block.instructions:
             known = total.get(instruction.text)
             total[instruction.text] = instruction.form, (known[1] if known else 0) + warps
-            if warps and any(operand.function == "vprintf" for operand in instruction.operands):
-                prints.add(instruction.text)
+            for operand in instruction.operands if warps else ():
+                what = "order of prints" if operand.function == "vprintf" else CHOSEN.get(operand.special)
+                if what is not None:
+                    chosen.setdefault(instruction.text, set()).add(what)
     found = []
     for text, (form, count) in sorted(total.items()):
         rests = evidence(form, text, sm)
-        choice = "order of prints" if text in prints else choice_of(form, text)
+        choice = ", ".join(sorted(chosen.get(text, ()))) or choice_of(form, text)
         found.append(Executed(text, form.syntax, rests.standing, rests.source, sm, count, choice))
     return tuple(found)
 
@@ -77,7 +79,7 @@ class Badge:
         for each in found:
             counts[each.standing] = counts.get(each.standing, 0) + each.count
         models = [f"{e.instruction}: {e.evidence}" for e in found if e.standing == MODELLED and e.count]
-        choices = sorted({e.choice for e in found if e.choice and e.count})
+        choices = sorted({each for e in found if e.choice and e.count for each in e.choice.split(", ")})
         weakest = next((standing for standing in STRENGTH if counts.get(standing)), STATED)
         return cls(weakest, counts, tuple(choices), tuple(models))
 
