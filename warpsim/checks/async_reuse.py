@@ -327,7 +327,7 @@ class AsyncReuse(Watcher):
         """Check new copies against those in flight."""
         shared, writes = self._in_flight(machine).shared, ATOMIC if transfer.reduces else WRITE
         for to, kind in ((transfer.writes, writes), (transfer.reads, READ)) if shared.busy else ():
-            if to is not None:
+            if to is not None and shared.meets(to.low, to.high):
                 access = SharedAccess(
                     transfer.group, kind, to.start, to.nbytes, to.columns, by=to.of_runs(transfer.positions)
                 )

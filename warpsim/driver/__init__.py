@@ -64,3 +64,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'warpsim.driver' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"warpsim.driver.{_HOMES[name]}"), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
