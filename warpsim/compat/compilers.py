@@ -16,7 +16,7 @@ from typing import Protocol
 def prepare(module: ModuleType) -> None:
     """Prepare the module that compiles: ``pycuda.compiler``, ``tilelang.contrib.nvcc`` or ``cutlass.base_dsl.compiler``."""
     if hasattr(module, "compile_plain"):
-        module.compile = functools.partial(module.compile, target="ptx")
+        vars(module)["compile"] = functools.partial(module.compile, target="ptx")
     elif hasattr(module, "compile_cuda"):
         _tilelang(module)
     else:
@@ -32,7 +32,7 @@ def _tilelang(module: ModuleType) -> None:
         words = arch if arch is None or isinstance(arch, str) else [word.replace("=sm_", "=compute_") for word in arch]
         return compile_cuda(code, "ptx", words, **options)
 
-    module.compile_cuda = compile_ptx
+    vars(module)["compile_cuda"] = compile_ptx
 
 
 def _cute(module: ModuleType) -> None:
