@@ -115,7 +115,7 @@ def small_ctas(n_ctas: int, rounds: int) -> tuple[str, tuple[object, ...], int]:
 .reg .pred p, q; .reg .b32 t, y, x, s, first, bar, v, at, i, phase; .reg .b64 m, n;
 .shared .align 128 .b8 tile[1024]; .shared .align 8 .b64 object;
 mov.u32 t, %tid.x; mov.u32 y, %ctaid.x; mul.lo.u32 y, y, {16 * rounds}; mov.u32 x, 0; mov.u32 first, tile;
-mov.u32 bar, object; mov.b64 m, from; mov.b64 n, to; shl.b32 at, t, 2; add.u32 s, first, at; setp.ne.u32 p, t, 0;
+mov.u32 bar, object; cvta.param.u64 m, from; cvta.param.u64 n, to; shl.b32 at, t, 2; add.u32 s, first, at; setp.ne.u32 p, t, 0;
 mov.u32 i, 0; mov.u32 phase, 0;
 @p bra READY;
 mbarrier.init.shared.b64 [bar], 1; fence.mbarrier_init.release.cluster;

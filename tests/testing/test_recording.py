@@ -104,8 +104,8 @@ TILES = """.version 8.3
  .reg .b32 %r<4>;
  .reg .pred %p;
  ld.param.u64 %rd0, [out];
- mov.b64 %rd2, from;
- mov.b64 %rd3, to;
+ cvta.param.u64 %rd2, from;
+ cvta.param.u64 %rd3, to;
  mov.u32 %r0, %tid.x;
  setp.eq.u32 %p, %r0, 0;
  @%p mbarrier.init.shared.b64 [full], 1;
