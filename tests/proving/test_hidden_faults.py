@@ -36,7 +36,7 @@ FAULTS = {
     "one arrival too many": ("races", INIT.format(64) + "@%p4 " + ARRIVE + "st.shared.u32 [%r5], 1;" + ARRIVE + WAIT.format("w", 0)
                              + "setp.ne.u32 %p3, %r1, 63; @%p3 bra end; ld.shared.u32 %r7, [%r3+4]; end:", 64),
     "a wait for the phase before": ("races", INIT.format(1) + "setp.ge.u32 %p3, %r1, 32; @%p3 bra reads; @!%p4 bra end;" + ARRIVE + "st.shared.u32 [%r3], 1;"
-                                    + ARRIVE + "bra end; reads:" + WAIT.format("w", 1) + "ld.shared.u32 %r7, [%r3]; end:", 64),
+                                    + ARRIVE + "bra end; reads:" + 60 * "add.u32 %r9, %r1, 1;" + WAIT.format("w", 1) + "ld.shared.u32 %r7, [%r3]; end:", 64),
     "bytes of two copies": ("asynchrony", INIT.format(1) + "mbarrier.arrive.expect_tx.shared.b64 _, [%r8], 64;" + COPY + COPY.replace("[%r3]", "[%r3+64]")
                             + WAIT.format("w", 0) + "ld.shared.u32 %r7, [%r3];", 1),
     "a slow wait": ("barriers", "@%p4 mbarrier.init.shared.b64 [%r3], 32; setp.lt.u32 %p2, %r1, 32; setp.lt.u32 %p3, %r1, 64;" + INIT.format(1)

@@ -60,8 +60,8 @@ class Alike(Watcher):
         """Give what is loaded a fingerprint; look at what is stored."""
         instruction = group.instruction
         traits, flow = instruction.traits, transfer_of(group.plan, instruction)
-        own = np.zeros(1, np.int64) if access.allocation is not None else access.columns
-        plain = flow.form.scope is Scope.THREAD and not traits.order.strong and access.space != "local"
+        own = np.zeros(1, np.int64) if access.allocation is not None else access.columns  # a CTA's, or a thread's
+        plain = flow.form.scope is Scope.THREAD and not traits.order.strong
         if access.kind != READ:
             same = plain and traits.access is Access.STORE and self._same(group, flow, access, own)
             machine.batch.notes[ALIKE] = group.selection if same else None
