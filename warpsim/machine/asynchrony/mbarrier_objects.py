@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from warpsim.isa.traits import Mbarrier
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.memory.access import Memory
@@ -85,7 +86,10 @@ class MbarrierObjects:
     def look(self, space: str, address: Address, parity: Array) -> Array:
         """Read the word, for a thread that waits for the phase with ``parity`` to complete: not where nothing reads what it finds."""
         machine, group = self.machine, self.group
-        ignored = group.plan.flow[group.block].first + group.at in group.plan.unread
+        ignored = (
+            group.instruction.traits.does(Mbarrier.WAIT)
+            and group.plan.flow[group.block].first + group.at in group.plan.unread
+        )
         if machine.batch.transfers.open and not ignored:
             self._observe(space, address, as_array(parity).astype(np.uint32) & np.uint32(1))
         word = self.memory.load(space, address, B64)[0].view(U64)
