@@ -13,10 +13,8 @@ from warpsim.driver.raw import bytes_at
 from warpsim.driver.results import require
 from warpsim.driver.streams import Stream
 from warpsim.driver.work import Dims, Launch
+from warpsim.program.build import MAX_PARAM_BYTES
 from warpsim.records import define
-
-LARGEST = 32764
-"""Most bytes of parameters that a kernel takes."""
 
 
 @define(eq=False)
@@ -50,20 +48,20 @@ def set_shared(function: Function, nbytes: int) -> None:
 
 @call("fU", "cuParamSetSize")
 def set_size(function: Function, nbytes: int) -> None:
-    require(nbytes <= LARGEST, f"{nbytes} bytes of parameters")
+    require(nbytes <= MAX_PARAM_BYTES, f"{nbytes} bytes of parameters")
     kept(function).params = kept(function).params[:nbytes].ljust(nbytes, b"\0")
 
 
 def put(function: Function, offset: int, data: bytes) -> None:
     """Set bytes of the parameters."""
-    require(0 <= offset <= LARGEST - len(data), f"parameters at {offset}")
+    require(0 <= offset <= MAX_PARAM_BYTES - len(data), f"parameters at {offset}")
     before = kept(function).params.ljust(offset, b"\0")
     kept(function).params = before[:offset] + data + before[offset + len(data) :]
 
 
 call("fIU", "cuParamSeti cuParamSetf")(lambda function, at, word: put(function, at, struct.pack("<I", word)))
 call("fIOU", "cuParamSetv")(
-    lambda function, at, data, nbytes: put(function, at, bytes_at(data, min(nbytes, LARGEST + 1)))
+    lambda function, at, data, nbytes: put(function, at, bytes_at(data, min(nbytes, MAX_PARAM_BYTES + 1)))
 )
 
 
