@@ -296,3 +296,31 @@ def test_limits():
     with pytest.raises(PtxError, match=r":7:32: immediate-range: operand n"):
         warpsim.load(text)
     assert by_line(program_of(text.replace("-1", "21001")))
+
+
+def test_one_register_for_both_results():
+    """It gets the first, whichever lines like it were read before; an H200 does so (data/forms_h200.npz)."""
+    pairs = [(1, 2), (3, 3), (2, 1), (1, 1), (2, 3), (2, 2)]
+    lines = [
+        line
+        for n, (p, q) in enumerate(pairs)
+        for line in (
+            f"setp.lt.u32 \t%p{p}|%p{q}, %r1, 1;",
+            *(
+                f"selp.u32 \t%r2, 1, 0, %p{r};\n\tst.global.u32 \t[%rd1+{8 * n + at}], %r2;"
+                for r, at in ((p, 0), (q, 4))
+            ),
+        )
+    ]
+    text = (
+        ".version 8.0\n.target sm_90\n.address_size 64\n\n.visible .entry k(\n\t.param .u64 k_param_0\n)\n{\n"
+        "\t.reg .pred \t%p<4>;\n\t.reg .b32 \t%r<3>;\n\t.reg .b64 \t%rd<2>;\n\n"
+        "\tld.param.u64 \t%rd1, [k_param_0];\n\tmov.u32 \t%r1, %tid.x;\n\t" + "\n\t".join(lines) + "\n\tret;\n\n}\n"
+    )
+    found = np.full((len(pairs), 2), 9, np.uint32)
+
+    module = warpsim.load(text)
+    module["k"](1, 1, (found,))
+
+    assert by_line(module.program)
+    assert found.tolist() == [[1, int(p == q)] for p, q in pairs]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
+import attrs
+
 from warpsim.errors import Span
 from warpsim.isa import matching
 from warpsim.isa.traits import Ending
@@ -26,7 +28,17 @@ def ended(builder: FunctionBuilder, code: list[Instruction], span: Span) -> Body
     if not code or len(builder.code) in builder.labels.values() or _goes_on(code[-1]):
         ret = matching.candidates("ret", ())[0]
         code = [*code, Instruction(ret.form, ret.op, ret.traits, (), None, span)]
-    return Body(tuple(builder.registers), tuple(code), builder.labels)
+    return Body(tuple(builder.registers), tuple(map(_with_first, code)), builder.labels)
+
+
+def _with_first(instruction: Instruction) -> Instruction:
+    """An instruction with its first result alone where one register is given for both: a GPU keeps that."""
+    operands = instruction.operands
+    if len(operands) < 2 or operands[0].register is None or operands[0].register is not operands[1].register:
+        return instruction
+    if not instruction.form.operands[0].pair:
+        return instruction
+    return attrs.evolve(instruction, operands=(operands[0], Operand(operands[1].type), *operands[2:]))
 
 
 def _goes_on(instruction: Instruction) -> bool:

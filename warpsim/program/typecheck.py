@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import warpsim.isa  # noqa: F401  declares the instructions
 from warpsim.isa import matching, spec, unsupported
-from warpsim.isa.matching import Candidate, TypedOperand
+from warpsim.isa.matching import Candidate
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import Ending
 from warpsim.program.calls import call
@@ -149,7 +149,6 @@ class Checker:
             Operand(t.type or ADDRESS) if o is None else check(self.values, t, o)
             for t, o in zip(specs, given, strict=True)
         ]
-        _keep_first(specs, found)
         if len(specs) != len(candidate.operands):
             for at, typed in enumerate(candidate.operands):
                 if typed.spec.kind == "carry":
@@ -163,13 +162,6 @@ class Checker:
             return op
         found = {"selectors": self.values.selectors, "negative": frozenset(self.values.negative)}
         return Op(op.text, op.modifiers, {**op.given, **found}, candidate.form.names)
-
-
-def _keep_first(specs: Sequence[TypedOperand], found: list[Operand]) -> None:
-    """Drop the second result where one register is given for both, as a GPU does."""
-    for place, typed in enumerate(specs):
-        if typed.spec.pair and found[place].register is not None and found[place].register is found[place + 1].register:
-            found[place + 1] = Operand(found[place].type)
 
 
 def _is_argument(base: Operand) -> bool:
