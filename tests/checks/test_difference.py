@@ -119,6 +119,59 @@ def test_what_cancels_beside_what_does_not():
     assert found == marks
 
 
+STORE = "st.global.u32 [%at], %r4;  // here\n"
+AGAIN = "st.global.u32 [%at], %t;\n"
+OTHERS = "xor.b32 %r6, %t, 1; mul.wide.u32 %x1, %r6, 4; add.u64 %x1, %a, %x1;\n"
+BULK = "fence.proxy.async; bar.sync 0; @%first cp.async.bulk.global.shared::cta.bulk_group [%a], [%s], 128;\n"
+COUNTED = "mov.u32 %r5, 0; L: add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 3;\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        STORE + AGAIN,
+        STORE + "st.global.u16 [%at], 0; st.global.u16 [%at+2], 0;\n",
+        COUNTED + STORE + AGAIN + "@%p1 bra L;\n",
+        "st.u32 [%at], %r4;\n" + AGAIN,
+    ],
+)
+def test_what_its_thread_replaces(body):
+    """What is stored in global memory and replaced by the same thread before anybody sees it is no error."""
+    assert lines(f"{LOAD}\n{body}")[0] == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        STORE + "st.global.u16 [%at], 0;\n",
+        STORE + "@%low st.global.u32 [%at], %t;\n",
+        STORE + "ld.global.u32 %r5, [%at];\n" + AGAIN,
+        STORE + "atom.global.exch.b32 %r5, [%at], %t;\n",
+        OTHERS + STORE + "st.global.u32 [%x1], %t;\n",
+        OTHERS + STORE + "bar.sync 0; ld.global.u32 %r5, [%x1]; bar.sync 0;\n" + AGAIN,
+        STORE + "bar.sync 0;\n" + BULK,
+        COUNTED + AGAIN + STORE + "@%p1 bra L;\n",
+        STORE + "trap;\n" + AGAIN,
+        STORE + "W: bra W;\n" + AGAIN,
+        "@%low st.global.u32 [%a], %r4;  // here\n@%first st.global.u32 [%a], %t;\n",
+    ],
+)
+def test_what_others_may_see(body):
+    """It is one where another thread replaces it (the order of the two may be another), where anybody reads it, and where the launch
+    ends before."""
+    found, marks = lines(f"{LOAD}\n{body}")
+
+    assert marks[0] in found
+
+
+def test_a_value_replaced_by_what_it_decides():
+    """What replaces an undefined value is compared, though that was stored silently."""
+    decides = "setp.gt.s32 %p1, %r4, 100;  // here\nselp.u32 %r5, 1, 2, %p1; mov.u32 %r6, 3;\n@%p1 bra E;\nmov.u32 %r6, 4; E:\n"
+    found, _ = lines(f"{LOAD}\n{STORE}{decides}st.global.u32 [%at], %r6;\n")
+
+    assert [severity for _, severity in found] == ["error"]
+
+
 def test_places_far_behind():
     """What cancels after many times as many instructions as were executed before the first error."""
     loop = "mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 1000; @%p1 bra L;"

@@ -30,9 +30,13 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Instruction
-from warpsim.records import define
+from warpsim.records import define, frozen
 
 Key = tuple[object, ...]
+TIMES = 8
+"""How many times as many instructions a run with other values may take."""
+AHEAD = 1_000_000
+"""As many more may be looked ahead for what replaces a value."""
 Held = tuple[Array, Array]
 """Positions of threads, or addresses, in ascending order, and the values there."""
 
@@ -54,6 +58,17 @@ class Again(Protocol):
         instructions as ``launch`` took; ``stops``: at its first error. Without a launch, what it leaves comes first."""
 
 
+@frozen(eq=False)
+class Stored:
+    """Bytes that an instruction stored in global memory: their addresses, their undefined bits, the threads that stored them (-1: a
+    bulk copy), by their numbers in the grid."""
+
+    key: Key
+    places: Array
+    bits: Array
+    threads: Array
+
+
 @define(eq=False)
 class Decided:
     """What undefined values have decided in a launch."""
@@ -71,12 +86,14 @@ class Decided:
     """What such a run finds where undefined bits matter, the first time that it comes there."""
     others: list[dict[Key, Held]] = field(factory=list)
     """This of each such run, in a launch that collects its findings."""
+    replaced: frozenset[Key] | None = None
+    """The places where undefined bits are stored in global memory but replaced before anybody sees them, once a run has looked."""
     judged: bool = False
     """Whether it was decided at the first use, as a debugger asks."""
     uses: dict[Key, Finding] = field(factory=dict)
     """The findings to be made where undefined bits first decided something, by place."""
-    stored: list[tuple[Array, Array]] = field(factory=list)
-    """What went silently to global memory: addresses of bytes, and their undefined bits."""
+    stored: list[Stored] = field(factory=list)
+    """What went silently to global memory."""
 
 
 DECIDED: Note[Decided] = Note("undefined decisions")
@@ -145,19 +162,23 @@ def _differs_here(decided: Decided) -> str:
 
 
 def report_use(
-    machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str, advice: str = WRITE_FIRST
-) -> None:
+    machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str, advice: str = WRITE_FIRST,
+    *, replaceable: bool = False,
+) -> None:  # fmt: skip
     """Report undefined bits of a register that matter here, unless they are the same whatever is undefined; ``advice`` is for one
-    that nothing wrote."""
+    that nothing wrote. ``replaceable``: nor if they go to memory and are replaced there."""
     lanes = used_by(group, bits, active)
     if lanes is not None and not machine.muted:
         made = use_of(machine, group, slot, use, advice)
-        report(machine, group, lanes, made, slot, lambda: _held(group, slot, lanes))
+        report(machine, group, lanes, made, slot, lambda: _held(group, slot, lanes), replaceable=replaceable)
 
 
-def report(machine: Machine, group: Group, lanes: Array, use: Use, what: int | str, held: Callable[[], Held]) -> None:
-    """Report something undefined that matters here, unless what is ``held`` is the same whatever is undefined; ``what`` tells it from
-    other such things in the same place."""
+def report(
+    machine: Machine, group: Group, lanes: Array, use: Use, what: int | str, held: Callable[[], Held],
+    *, replaceable: bool = False,
+) -> None:  # fmt: skip
+    """Report something undefined that matters here, unless what is ``held`` is the same whatever is undefined or, if it is
+    ``replaceable``, replaced before anybody sees it; ``what`` tells it from other such things in the same place."""
     decided = machine.launch.notes.get(DECIDED)
     if decided is None:
         _fault(machine, group, lanes, use)
@@ -171,7 +192,10 @@ def report(machine: Machine, group: Group, lanes: Array, use: Use, what: int | s
             raise Reached
     elif place not in decided.same:
         known = any(found[:3] == (RULE, *place) for found in machine.launch.findings)
-        if not known and not _changes(machine.launch, decided, key, held()):
+        if not known and (
+            (replaceable and place in _replaced(machine.launch, decided))
+            or not _changes(machine.launch, decided, key, held())
+        ):
             decided.same |= {place}
     if place in decided.same:
         note(machine, group, lanes, use)
@@ -209,19 +233,43 @@ def _changes(launch: LaunchState, decided: Decided, key: Key, held: Held) -> boo
     return any(not _alike(other.get(key), held) for other in others)
 
 
+def _replaced(launch: LaunchState, decided: Decided) -> frozenset[Key]:
+    """The places where what is stored in global memory is replaced, by a run of the rest of the launch, if that is not much longer."""
+    if decided.replaced is None:
+        assert decided.again is not None
+        assert decided.before is not None
+        before, most = decided.before.copy(), AHEAD + TIMES * launch.instructions
+        before.settings = attrs.evolve(
+            before.settings, max_instructions=min(most, before.settings.max_instructions or most)
+        )
+        _, end = next(decided.again(attrs.evolve(decided, before=before), None, stops=False))
+        decided.replaced = end.notes[DECIDED].replaced
+    assert decided.replaced is not None
+    return decided.replaced
+
+
 def _alike(one: Held | None, other: Held) -> bool:
     return one is not None and np.array_equal(one[0], other[0]) and one[1].tobytes() == other[1].tobytes()
 
 
-def keep(machine: Machine, group: Group, address: Array, bits: Array) -> None:
-    """Note undefined bits (unsigned, one per address; 0 for none) of values that go to global memory."""
-    decided = machine.launch.notes.get(DECIDED)
-    if decided is None or _place(group, {}) in decided.same:
+def keep(machine: Machine, group: Group, address: Array, bits: Array, threads: Array) -> None:
+    """Note undefined bits (unsigned, one per address; 0 for none) of values that ``threads`` store in global memory."""
+    decided, place = machine.launch.notes.get(DECIDED), _place(group, {})
+    if decided is None or place in decided.same:
         return
     each = np.ascontiguousarray(bits)[..., None].view(np.uint8)
-    places, each = np.broadcast_arrays(address[..., None] + np.arange(each.shape[-1]), each)
+    places, each, threads = np.broadcast_arrays(
+        address[..., None] + np.arange(each.shape[-1]), each, threads[..., None]
+    )
     some = each != 0
-    decided.stored.append((places[some], each[some]))
+    decided.stored.append(Stored(place, places[some], each[some], threads[some]))
+
+
+def in_grid(machine: Machine, positions: Array) -> Array:
+    """Numbers in the grid of threads at these positions of a batch."""
+    threads, columns = np.divmod(positions, machine.batch.shape.n_ctas)
+    numbers: Array = machine.batch.ctas[columns] << 10 | threads
+    return numbers
 
 
 def judge(launch: LaunchState, ended: Finding | None = None) -> Finding | None:
@@ -245,7 +293,7 @@ def judge(launch: LaunchState, ended: Finding | None = None) -> Finding | None:
 
 def _first(
     launch: LaunchState,
-    stored: list[tuple[Array, Array]],
+    stored: list[Stored],
     runs: Iterator[tuple[str, LaunchState]],
     decided: Decided,
     ended: Finding | None = None,
@@ -285,7 +333,7 @@ def _broken(launch: LaunchState, other: LaunchState) -> str:
     return ""
 
 
-def _difference(launch: LaunchState, stored: list[tuple[Array, Array]], other: LaunchState, begun: int) -> str:
+def _difference(launch: LaunchState, stored: list[Stored], other: LaunchState, begun: int) -> str:
     """In words: what two launches leave, or print after so many texts, that differs in a bit which is defined."""
     silent = [*stored, *other.notes[DECIDED].stored]
     for one in launch.memory.allocations:
@@ -302,9 +350,9 @@ def _difference(launch: LaunchState, stored: list[tuple[Array, Array]], other: L
         differs = one.data ^ two.data
         if one.shadow is not None:
             differs &= one.shadow.data
-        for places, bits in silent if differs.any() else ():
-            here = (places >= one.start) & (places < one.end)
-            np.bitwise_and.at(differs, places[here] - one.start, ~bits[here])
+        for part in silent if differs.any() else ():
+            here = (part.places >= one.start) & (part.places < one.end)
+            np.bitwise_and.at(differs, part.places[here] - one.start, ~part.bits[here])
         found = np.flatnonzero(differs)
         if found.size:
             at = int(found[0])

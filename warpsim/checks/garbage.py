@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import attrs
 import numpy as np
 
-from warpsim.checks.difference import DECIDED, Decided, Reached
+from warpsim.checks.difference import DECIDED, TIMES, Decided, Reached
+from warpsim.checks.replaced import Replaced
 from warpsim.checks.undefined_bits import known_of
 from warpsim.checks.undefined_memory import written_cells
 from warpsim.checks.undefined_products import Unfinished
@@ -28,8 +29,6 @@ from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Function, Instruction
 
 SEED = 34
-TIMES = 8
-"""How many times as many instructions a run with other values may take."""
 LARGE = 0x7F7FFFFF
 """The largest float, and large as an integer."""
 
@@ -248,10 +247,13 @@ def _run(
     state = decided.before.copy()
     state.settings = attrs.evolve(state.settings, max_instructions=most, on_finding=on_finding)
     state.notes[DECIDED] = Decided(None, None, decided.same, garbage, decided.sought)
-    watchers = watchers_of(state)
-    if garbage is not None:
+    watchers, replaced = watchers_of(state), Replaced()
+    if garbage is None:
+        watchers.append(replaced)
+    else:
         garbage.fill_state(state)
         watchers = [Refilled(garbage) if type(w) is Uninitialised else w for w in watchers]
     with contextlib.suppress(ExecutionError, Reached):  # the state says so
         Run(state, watchers).advance()
+    state.notes[DECIDED].replaced = replaced.places(state)
     return state

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from warpsim.analysis.undefined import deciding, moves_by, read_unwritten, scale_of
-from warpsim.checks.difference import decide, keep, report_use
+from warpsim.checks.difference import decide, in_grid, keep, report_use
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, UndefinedTensor, muted
 from warpsim.checks.undefined_products import TILED, UndefinedMatrix, mma_rows, wgmma_rows
 from warpsim.checks.undefined_registers import (
@@ -281,7 +281,7 @@ class TransferFunction:
         where = False if self.warps else self._global_lanes(group, address)
         if where is not False:
             lanes = _both(where, active)
-            _report_value(machine, group, (value,), lanes, "the value of a store to global memory")
+            _report_value(machine, group, (value,), lanes, "the value of a store to global memory", replaceable=True)
             self._keep(machine, group, address, (value,), lanes)
         if where is None:
             return None
@@ -296,7 +296,7 @@ class TransferFunction:
     ) -> None:
         """Note undefined bits that go to global memory."""
         shape = group.selection.shape
-        places = np.broadcast_to(address.places, shape)
+        places, threads = np.broadcast_to(address.places, shape), in_grid(machine, group.selection.positions)
         for operand in operands:
             for k, part in enumerate(operand.parts):
                 bits = None if part.register is None else undefined(group, part.register.index)
@@ -306,7 +306,7 @@ class TransferFunction:
                         bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{size}")), shape
                     )
                     some = ... if lanes is None else np.broadcast_to(lanes, shape)
-                    keep(machine, group, places[some] + k * size, read[some])
+                    keep(machine, group, places[some] + k * size, read[some], np.broadcast_to(threads, shape)[some])
 
     def _store_tensor(self, machine: Machine, group: Group, active: Array | None) -> Callable[[], None]:
         """What there is to do after a store to tensor memory, whose data are the last operand."""
@@ -419,15 +419,19 @@ def _undefined_parts(group: Group, operands: tuple[Operand, ...]) -> Iterator[tu
             yield part.register.index, bits, part.type
 
 
-def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array, use: str) -> None:
+def _report_value(
+    machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array, use: str, *, replaceable: bool = False
+) -> None:
     """Report a value that leaves the thread with undefined bits, unless they were loaded from beside written ones: compilers copy
-    structures with their padding."""
+    structures with their padding; or, if it is ``replaceable``, are replaced before anybody sees them."""
     if CONTENTS in machine.launch.settings.checks:
         return
     for slot, bits, type in _undefined_parts(group, operands):
         read = bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{type.dtype.itemsize}"))
         padding, unsure = group.shadow(PADDING, slot), lanes_of(read)
-        report_use(machine, group, slot, unsure if padding is None else unsure & ~padding, lanes, use)
+        if padding is not None:
+            unsure = unsure & ~padding
+        report_use(machine, group, slot, unsure, lanes, use, replaceable=replaceable)
 
 
 def _metadata(instruction: Instruction) -> tuple[int, Array] | None:

@@ -339,7 +339,8 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
             stored = np.where(work.kept[which], np.uint8(255), np.uint8(0)).view(U64)
             lacking = (written & stored == 0) & (stored != 0)
             written = written | ~stored
-        keep(machine, group, work.address[which][:, None] + address - start[:, None], ~written)
+        places = work.address[which][:, None] + address - start[:, None]
+        keep(machine, group, places, ~written, np.full(places.shape, -1))
     else:
         boxes = work.boxes
         address = boxes.shared(start)
