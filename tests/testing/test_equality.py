@@ -279,6 +279,58 @@ def test_another_source(read):
     assert "two.cu:9): mad.lo.u32 %r4, %r1, 2, 1002;" in found.text
 
 
+TAKEN = {
+    "a load": ("ld.global.f32 %f1, [%rd10]; fma.rn.f32 %f3, %f1, %f2, 0f3F800000; st.global.f32 [%rd7], %f3;", 0),
+    "an asynchronous copy": (
+        "cp.async.ca.shared.global [%r3], [%rd10], 4;\ncp.async.wait_all; bar.sync 0; xor.b32 %r4, %r3, 8;"
+        "ld.shared.f32 %f1, [%r4]; fma.rn.f32 %f3, %f1, %f2, 0f3F800000; st.global.f32 [%rd7], %f3;",
+        2,
+    ),
+    "a copy alone": ("ld.global.f32 %f1, [%rd10]; st.shared.f32 [%r3], %f1; ld.shared.f32 %f4, [%r3]; st.global.f32 [%rd7], %f4;", 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("way", TAKEN)
+def test_swapped_elements(way, inputs):
+    """Where each kernel computes the same from another element, the line that takes it is named, not the use."""
+    code, apart = TAKEN[way]
+    way = f"mul.wide.u32 %rd10, %r4, 4; add.s64 %rd10, %rd1, %rd10;\n.loc 1 LINE 0\n{code}"
+    one, two = (
+        warpsim.load(PLANTED.format(body=body, name=name, line=9, way=way.replace("LINE", line)))[name]
+        for body, name, line in (
+            ("xor.b32 %r4, %r1, 1;", "one", "21"),
+            ("mov.u32 %r4, %r1;", "two", "23"),
+        )
+    )
+    args = [recipe("normal", 64), recipe("normal", 64, seed=5), *(np.zeros(64, np.float32) for _ in range(2))]
+    found = equal(one, two, 1, 64, args, inputs=inputs)
+
+    (index,) = found.index
+    mine, theirs = index ^ apart ^ 1, index ^ apart
+    texts = found.text.splitlines()
+    for name, line, own, other in (("one", 21, mine, theirs), ("two", 23, theirs, mine)):
+        said = f"  reads argument 0[{own}] here, and does not depend on argument 0[{other}]: "
+        at = next(k for k, text in enumerate(texts) if text.startswith(said))
+        assert f"{name}.cu:{line}): " + code.split("\n")[0].split(";")[0] in texts[at + 1]
+
+
+def test_sums_in_another_order():
+    """Sums that add the same elements in another order part where they add, not where they load."""
+    add = "shfl.sync.bfly.b32 %f3, %f1, {}, 31, -1; add.rn.f32 %f1, %f1, %f3;"
+    one, two = (
+        warpsim.load(
+            PLANTED.format(body="", name=name, line=9, way=" ".join(map(add.format, by)) + "st.global.f32 [%rd7], %f1;")
+        )[name]
+        for by, name in (((1, 2, 4, 8, 16), "one"), ((16, 8, 4, 2, 1), "two"))
+    )
+    args = [recipe("normal", 64).array(), *(np.zeros(64, np.float32) for _ in range(3))]
+    found = equal(one, two, 1, 64, args)
+
+    assert found.text.count("parts from ") == 2
+    assert "reads argument" not in found.text
+
+
 def test_a_recorded_case():
     """A case's launch under its own kernel and another: its buffers by their names."""
     saxpy = warpsim.load("programs/saxpy/kernel.ptx")["saxpy"]

@@ -23,7 +23,7 @@ from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 from warpsim.testing.differences import explain, index_text
-from warpsim.testing.origins import Values, parting
+from warpsim.testing.origins import Parting, Values, Way
 from warpsim.testing.replaying import TRACED, Writer, Writers, sentence
 from warpsim.types import JsonObject
 
@@ -192,7 +192,8 @@ def equal(
         found = test.difference(values)
         if found:
             where = f"input {number + 1} of {inputs}" if inputs > 1 else ""
-            return test.explained(_shrunk(test, args, values) if inputs > 1 else values, number + 1, where)
+            shrunk = _shrunk(test, args, values) if inputs > 1 else values
+            return test.explained(shrunk, number + 1, where, values)
     return Equality(inputs, f"equal on {plural(max(inputs, 1), 'input')}", equal=True)
 
 
@@ -238,7 +239,7 @@ def equal_case(
     test = Trial(*sides, ulps, reference)
     values = [array.get() for array in found.prepare(device=gpu[0]).buffers.values()]
     if test.difference(values):
-        return test.explained(values, 1, "")
+        return test.explained(values, 1, "", values)
     return Equality(1, "equal on the recorded input", equal=True)
 
 
@@ -298,8 +299,8 @@ class Trial:
         except WarpsimError:
             return True
 
-    def explained(self, values: Sequence[object], inputs: int, where: str) -> Equality:
-        """Say how the sides differ on an input."""
+    def explained(self, values: Sequence[object], inputs: int, where: str, whole: Sequence[object]) -> Equality:
+        """Say how the sides differ on an input, which is what is left of the ``whole``."""
         arguments = tuple(values)
         head = [f"{where}:"] if where else []
         for side in (self.one, self.other):
@@ -317,15 +318,63 @@ class Trial:
                 places = [tuple(int(i) for i in at) for at in np.argwhere(comparison.wrong)[:TRACED]]
                 traced = (self.one, self.other) if self.reference is None else (side,)
                 stores = [_store(each.fresh(), values, number, comparison, places[0]) for each in traced]
-                for each, store, other, its in zip(traced, stores, traced[::-1], stores[::-1], strict=True):
+                parted: list[list[str]] = [[]] * len(traced)
+                if len(traced) > 1:
+                    with contextlib.suppress(WarpsimError):
+                        parted = self._taken(whole, number, comparison, places[0]) or self._parted(values, stores)
+                for each, store, end in zip(traced, stores, parted, strict=True):
                     lines.append(f"{each.name}, {each.kernel.name}:")
-                    lines += sentence(f"{each.called(number)}{index_text(places[0])}", store.writer)
-                    if other is not each:
-                        with contextlib.suppress(WarpsimError):
-                            lines += _parting(values, each, store, other, its)
+                    lines += [*sentence(f"{each.called(number)}{index_text(places[0])}", store.writer), *end]
                 return Equality(inputs, "\n".join([*head, *_inputs(values), *lines]), arguments, number, places[0])
         printed = ["".join(side.printed)[:200] for side in (self.one, self.other)]
         return Equality(inputs, "\n".join([*head, f"A prints {printed[0]!r}, B {printed[1]!r}"]), arguments)
+
+    def _ways(self, values: Sequence[object], stores: Sequence[Store]) -> list[Way | None]:
+        """The ways back from a store of each side."""
+        sides = self.one, self.other
+        return [
+            _way(values, side, store, other, its)
+            for side, store, other, its in zip(sides, stores, sides[::-1], stores[::-1], strict=True)
+        ]
+
+    def _parted(self, values: Sequence[object], stores: Sequence[Store]) -> list[list[str]]:
+        """Where each side begins to compute what the other does not, in lines."""
+        said = []
+        for way, theirs in zip(self._ways(values, stores), (self.other, self.one), strict=True):
+            end = None if way is None else way.reached
+            what = "followed back to here"
+            if end is not None and end.reached:
+                what = f"parts from {theirs.name} here, by the same values with another result"
+            said.append([] if end is None else end.lines(what))
+        return said
+
+    def _taken(
+        self, values: Sequence[object], number: int, comparison: Comparison, place: tuple[int, ...]
+    ) -> list[list[str]]:
+        """Where the sides read two elements of an argument, if the result of each depends on its own alone, in lines. Shrunk inputs
+        hardly say: their values are the same in many places."""
+        sides = self.one, self.other
+        stores = [_store(side.fresh(), values, number, comparison, place) for side in sides]
+        one, other = self._ways(values, stores)
+        if one is None or other is None:
+            return []
+        ends = one.source(other.inputs), other.source(one.inputs)
+        (mine, at), (theirs, there) = (_element(values, *each) for each in zip(stores, ends, strict=True))
+        if mine != theirs or at == there or mine < 0:
+            return []
+        said = []
+        for side, end, its, foreign in zip(sides, ends, (at, there), (there, at), strict=True):
+            array = np.array(values[mine])
+            array[foreign] = array[its]
+            changed = [array if k == mine else value for k, value in enumerate(values)]
+            before, after = (side.run(given)[number][place].tobytes() for given in (values, changed))
+            if end is None or before != after:
+                return []
+            name = side.called(mine)
+            said.append(
+                end.lines(f"reads {name}{index_text(its)} here, and does not depend on {name}{index_text(foreign)}")
+            )
+        return said
 
 
 def _newer(kernel: Kernel, other: Kernel) -> str:
@@ -383,10 +432,11 @@ def _inputs(values: Sequence[object]) -> list[str]:
 
 @frozen(eq=False)
 class Store:
-    """Who stored an element of an argument last, and the element's address on a new GPU."""
+    """Who stored an element of an argument last, and on a new GPU the element's address, and those of all arguments."""
 
     writer: Writer
     address: int
+    arguments: dict[int, int]
 
 
 def _store(
@@ -398,7 +448,7 @@ def _store(
     def watch(addresses: dict[int, int]) -> Writers:
         address = addresses[number] + size * (int(np.ravel_multi_index(place, shape)) if place else 0)
         watcher = Writers([(address, size)])
-        found.append(Store(watcher.found[0], address))
+        found.append(Store(watcher.found[0], address, addresses))
         return watcher
 
     with contextlib.suppress(WarpsimError):
@@ -406,21 +456,29 @@ def _store(
     return found[0]
 
 
-def _parting(
+def _way(
     values: Sequence[object], side: Side | Recorded, store: Store, other: Side | Recorded, its: Store
-) -> list[str]:
-    """Where a side begins to compute what the other does not."""
+) -> Way | None:
+    """The way back from a store of a side, along what the other does not compute."""
     mine, theirs = store.writer.last, its.writer.last
     if mine is None or theirs is None or mine.cta is None or theirs.cta is None or mine.warp is None:
-        return []
+        return None
     has = Values(theirs.cta)
     other.fresh().run(values, lambda addresses: has)
 
     def run(watcher: Watcher) -> None:
         side.fresh().run(values, lambda addresses: watcher)
 
-    parted = parting(run, mine.cta, mine.warp, store.address, has.all())
-    return [] if parted is None else parted.lines(other.name)
+    return Way(run, mine.cta, mine.warp, store.address, set(has.all().tolist()))
+
+
+def _element(values: Sequence[object], store: Store, end: Parting | None) -> tuple[int, tuple[int, ...]]:
+    """The argument that was read there (-1: none), and the index of the element."""
+    for number, first in store.arguments.items():
+        array, offset = np.asarray(values[number]), -1 if end is None or end.taken is None else end.taken - first
+        if 0 <= offset < array.nbytes:
+            return number, tuple(int(i) for i in np.unravel_index(offset // array.itemsize, array.shape))
+    return -1, ()
 
 
 def assert_equal(kernel: Kernel, other: Kernel, grid: Dim, block: Dim, args: Arguments, **options: object) -> None:

@@ -6,7 +6,7 @@ Two texts share no registers, so values are compared by their bits, with all tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 
 import attrs
 import numpy as np
@@ -25,6 +25,7 @@ from warpsim.observe import accuracy_matrices as matrices
 from warpsim.observe.accuracy_memory import moved
 from warpsim.program.program import Function, Instruction
 from warpsim.records import define, frozen
+from warpsim.testing.replaying import cuda_lines
 from warpsim.types import ScalarType
 
 MOST = 200_000
@@ -303,34 +304,29 @@ class Steps(Watcher):
 @frozen(eq=False)
 class Parting:
     """The first value on the way that the other kernel has not: where, and the values that it was made of (``reached`` False: only
-    how far it could be followed)."""
+    how far it could be followed). Or where a value was read that nobody has stored in this launch (``taken``: its address)."""
 
     launch: LaunchState
     step: Step
     cta: Cta
     warp: int
     lane: int
-    reached: bool
+    reached: bool = False
+    taken: int | None = None
 
-    def lines(self, other: str) -> list[str]:
-        """As the end of an explanation."""
+    def lines(self, what: str) -> list[str]:
+        """As the end of an explanation, which says ``what`` happens here."""
         at, found = self.step.lanes.index(self.lane), finding_at(self.launch, self.step.instruction)
 
         def said(slots: Iterable[int], held: dict[int, list[int]]) -> str:
             registers = [self.step.function.registers[slot] for slot in dict.fromkeys(slots)]
             return ", ".join(f"{r.name} = {_shown(held[r.index][at], r.type)}" for r in registers)
 
-        cuda = f" ({found.source[0]}:{found.source[1]})" if found.source else ""
-        what = (
-            f"parts from {other} here, by the same values with another result"
-            if self.reached
-            else "followed back to here"
-        )
         given = said((slot for slot, _ in self.step.data), self.step.reads)
         made = said(self.step.writes, self.step.writes)
         return [
             f"  {what}: CTA {self.cta}, warp {self.warp}, lane {self.lane}:",
-            f"    {found.file}:{found.line}{cuda}: {found.text.strip()}",
+            f"    {found.file}:{found.line}{cuda_lines(found)}: {found.text.strip()}",
             *([f"      {made}{f' from {given}' if given else ''}"] if made else []),
         ]
 
@@ -347,27 +343,79 @@ Run = Callable[[Watcher], None]
 """Runs a launch with a watcher."""
 
 
-def parting(run: Run, cta: Cta, warp: int, address: int, other: Array) -> Parting | None:
-    """Follow the last value that a warp, or a copy that it started, has left in a byte of global memory back to the first
-    instruction whose inputs are among the ``other`` values and whose result is not; None where the value itself is among them."""
-    way = _Way(run, set(other.tolist()))
-    way.memory(Byte("global", address, cta, FOREVER), cta, warp, HOPS)
-    return way.reached
+class Way:
+    """The way back from the last value that a warp, or a copy that it started, has left in a byte of global memory, along values that
+    are not among the ``known`` ones of the other kernel, to the first instruction whose inputs are."""
 
-
-class _Way:
-    """The way back from a value, along values that are not ``known``."""
-
-    def __init__(self, run: Run, known: set[int]) -> None:
+    def __init__(self, run: Run, cta: Cta, warp: int, address: int, known: Set[int]) -> None:
         self.run, self.known = run, known
         self.reached: Parting | None = None
+        """That instruction, or how far the way leads; None where the value itself is known."""
+        self._end: tuple[Steps, int, list[tuple[int, int]]] | None = None
+        """What of it is followed no further: the lanes and registers that a step reads."""
+        self._memory(Byte("global", address, cta, FOREVER), cta, warp, HOPS)
+
+    @property
+    def inputs(self) -> set[int]:
+        """The values at its end."""
+        if self._end is None:
+            return set()
+        trace, number, ends = self._end
+        return {_read(trace.steps[number], lane, slot) for lane, slot in ends}
+
+    def source(self, others: Set[int]) -> Parting | None:
+        """Where the first of these that is not among the ``others`` was read, if it was only moved since."""
+        if self._end is None or (self.reached is not None and not self.reached.reached):
+            return None
+        trace, number, ends = self._end
+        mine = ((lane, slot) for lane, slot in ends if _read(trace.steps[number], lane, slot) not in others)
+        return next((self._moved(trace, number, lane, slot, HOPS) for lane, slot in mine), None)
+
+    def _moved(self, trace: Steps, number: int, lane: int, slot: int, hops: int) -> Parting | None:
+        """Where the value of a register that a step reads was read; None if it was computed."""
+        bits = _read(trace.steps[number], lane, slot)
+        while (number := _writer(trace.steps, number, lane, slot)) >= 0:
+            step = trace.steps[number]
+            if places := step.loaded(slot, lane):
+                return self._brought(Byte(step.space, places[0], trace.cta, step.moment), trace, step, lane, hops)
+            alike = [
+                (other, each)
+                for each, _ in step.data
+                for other in ([lane] if step.instruction.form.scope is Scope.THREAD else step.lanes)
+                if _read(step, other, each) == bits
+            ]
+            if not alike:
+                break
+            lane, slot = alike[0]
+        return None
+
+    def _brought(self, byte: Byte, trace: Steps, step: Step, lane: int, hops: int) -> Parting | None:
+        """Where what a step reads from memory was read first."""
+        asked = self._seen(trace.cta, trace.warp, byte)
+        writer = asked.writer
+        if writer is None and byte.space == "global" and trace.launch is not None:
+            return Parting(trace.launch, step, trace.cta, trace.warp, lane, taken=byte.place)
+        if writer is None or not hops:
+            return None
+        if isinstance(writer, Copy):
+            there, number = self._start_of(writer)
+            return (
+                None
+                if number is None
+                else self._brought(writer.source, there, there.steps[number], writer.lane, hops - 1)
+            )
+        there = asked if writer == (trace.cta, trace.warp) else self._seen(*writer)
+        for number, found in _stores(there, byte):
+            moves = there.steps[number].instruction.traits.access is not Access.ATOMIC
+            return self._moved(there, number, *found[0], hops - 1) if moves else None
+        return None
 
     def _seen(self, cta: Cta, warp: int, wanted: Byte | None = None) -> Steps:
         found = Steps(cta, warp, wanted, self.known)
         self.run(found)
         return found
 
-    def memory(self, byte: Byte, cta: Cta, warp: int, hops: int) -> bool:
+    def _memory(self, byte: Byte, cta: Cta, warp: int, hops: int) -> bool:
         """From a byte that a step of this warp has loaded; whether it is followed further."""
         asked = self._seen(cta, warp, byte)
         writer = asked.writer
@@ -377,37 +425,39 @@ class _Way:
             self._copied(writer, hops - 1)
             return True
         trace = asked if writer == (cta, warp) else self._seen(*writer)
-        for number in range(len(trace.steps) - 1, -1, -1):
-            if trace.steps[number].moment >= byte.before:
-                continue
-            found = trace.steps[number].stored(byte.space, byte.place)
+        for number, found in _stores(trace, byte):
+            step = trace.steps[number]
+            self._end = self._end or (trace, number, found[:1])
             for lane, slot in found:
-                step = trace.steps[number]
-                if step.reads[slot][step.lanes.index(lane)] not in self.known:
-                    self.follow(trace, number, lane, slot, hops)
+                if _read(step, lane, slot) not in self.known:
+                    self._follow(trace, number, lane, slot, hops)
                     return True
-            if found and trace.steps[number].instruction.traits.access is not Access.ATOMIC:
+            if step.instruction.traits.access is not Access.ATOMIC:
                 return False
         return False
 
-    def _copied(self, copy: Copy, hops: int) -> None:
-        """From a copy to its source, or to what it was told if nobody has stored that in this launch."""
+    def _start_of(self, copy: Copy) -> tuple[Steps, int | None]:
+        """What the warp does that started a copy, and which of its steps that is."""
         trace = self._seen(copy.cta, copy.warp)
         before = (k for k in range(len(trace.steps) - 1, -1, -1) if trace.steps[k].moment < copy.source.before)
-        number = next((k for k in before if trace.steps[k].instruction is copy.instruction), None)
+        return trace, next((k for k in before if trace.steps[k].instruction is copy.instruction), None)
+
+    def _copied(self, copy: Copy, hops: int) -> None:
+        """From a copy to its source, or to what it was told if nobody has stored that in this launch."""
+        trace, number = self._start_of(copy)
         if number is None or trace.launch is None:
             return
         step = trace.steps[number]
-        self.reached = Parting(trace.launch, step, copy.cta, copy.warp, copy.lane, reached=False)
-        if not self.memory(copy.source, copy.cta, copy.warp, hops) and copy.lane in step.lanes:
+        self.reached = Parting(trace.launch, step, copy.cta, copy.warp, copy.lane)
+        if not self._memory(copy.source, copy.cta, copy.warp, hops) and copy.lane in step.lanes:
             told = self._unknown(trace, number, step.lanes.index(copy.lane), 0, step.reads)
             if told:
-                self.follow(trace, number, copy.lane, told[0][1], hops)
+                self._follow(trace, number, copy.lane, told[0][1], hops)
 
-    def follow(self, trace: Steps, number: int, lane: int, slot: int, hops: int) -> None:
+    def _follow(self, trace: Steps, number: int, lane: int, slot: int, hops: int) -> None:
         """From a register that a step reads."""
         steps = trace.steps
-        bits = steps[number].reads[slot][steps[number].lanes.index(lane)]
+        bits = _read(steps[number], lane, slot)
         while bits not in self.known:
             number = _writer(steps, number, lane, slot)
             if number < 0 or trace.launch is None:
@@ -418,8 +468,10 @@ class _Way:
             inputs = self._unknown(trace, number, at, bits, data)
             parts = not (places or inputs or not step.data)
             self.reached = Parting(trace.launch, step, trace.cta, trace.warp, lane, reached=parts)
+            among = [lane] if step.instruction.form.scope is Scope.THREAD else step.lanes
+            self._end = trace, number, [(each, slot) for slot in data for each in among]
             bytes_read = [Byte(step.space, place, trace.cta, step.moment) for place in places]
-            if any(self.memory(byte, trace.cta, trace.warp, hops - 1) for byte in bytes_read):
+            if any(self._memory(byte, trace.cta, trace.warp, hops - 1) for byte in bytes_read):
                 return
             inputs = inputs or self._unknown(trace, number, at, bits, step.reads if places else ())
             if not inputs:
@@ -439,6 +491,20 @@ class _Way:
             if step.reads[slot][k] not in self.known and not _given(trace.steps, number, step.lanes[k], slot)
         ]
         return sorted(found, key=lambda each: step.reads[each[1]][each[0]] != bits)
+
+
+def _read(step: Step, lane: int, slot: int) -> int:
+    """What a lane reads in a register."""
+    return step.reads[slot][step.lanes.index(lane)]
+
+
+def _stores(trace: Steps, byte: Byte) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """The steps that stored a byte, the last first, with their lanes and registers."""
+    for number in range(len(trace.steps) - 1, -1, -1):
+        if trace.steps[number].moment < byte.before:
+            found = trace.steps[number].stored(byte.space, byte.place)
+            if found:
+                yield number, found
 
 
 def _writer(steps: list[Step], number: int, lane: int, slot: int) -> int:

@@ -188,13 +188,18 @@ class Writers(Watcher):
         writer.lines.add(place.line)
 
 
+def cuda_lines(finding: Finding) -> str:
+    """The CUDA line of a place, and the call in the kernel that brought it there, in parentheses."""
+    places = [place for place in (finding.source, *finding.inlined_at[-1:]) if place]
+    return f" ({', inlined at '.join(f'{file}:{line}' for file, line in places)})" if places else ""
+
+
 def sentence(what: str, writer: Writer) -> list[str]:
     """Describe the last write to an element."""
     last = writer.last
     if last is None:
         return [f"  nothing wrote {what} in this launch"]
     lane = f"lane {last.lanes[0]}" if len(last.lanes) == 1 else f"lanes {', '.join(map(str, last.lanes[:4]))}"
-    cuda = f" ({last.source[0]}:{last.source[1]})" if last.source else ""
     times = (
         ""
         if writer.count == 1
@@ -202,5 +207,5 @@ def sentence(what: str, writer: Writer) -> list[str]:
     )
     return [
         f"  {what} was written by CTA {last.cta}, warp {last.warp}, {lane}{times}:",
-        f"    {last.file}:{last.line}{cuda}: {last.text.strip() or last.message}",
+        f"    {last.file}:{last.line}{cuda_lines(last)}: {last.text.strip() or last.message}",
     ]
