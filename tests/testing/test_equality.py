@@ -309,10 +309,11 @@ def test_swapped_elements(way, inputs):
     (index,) = found.index
     mine, theirs = index ^ apart ^ 1, index ^ apart
     texts = found.text.splitlines()
-    for name, line, own, other in (("one", 21, mine, theirs), ("two", 23, theirs, mine)):
-        said = f"  reads argument 0[{own}] here, and does not depend on argument 0[{other}]: "
+    for name, line, own, other in (("one", 21, mine, "B"), ("two", 23, theirs, "A")):
+        said = f"  reads argument 0[{own}] here, which changes nothing in {other}: "
         at = next(k for k, text in enumerate(texts) if text.startswith(said))
         assert f"{name}.cu:{line}): " + code.split("\n")[0].split(";")[0] in texts[at + 1]
+        assert ("fma.rn.f32 %f3, %f1, %f2" in code) == any("  uses it here" in text for text in texts[at + 2 : at + 4])
 
 
 def test_sums_in_another_order():

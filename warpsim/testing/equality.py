@@ -307,7 +307,9 @@ class Trial:
             try:
                 side.run(values)
             except WarpsimError as problem:
-                text = "\n".join([*head, *_inputs(values), f"{side.name} ({side.kernel.name}) fails:", str(problem)])
+                text = "\n".join(
+                    [*head, *_inputs(values, whole), f"{side.name} ({side.kernel.name}) fails:", str(problem)]
+                )
                 return Equality(inputs, text, arguments)
         for side, number, comparison in self.comparisons(values):
             if comparison.wrong.any():
@@ -321,11 +323,15 @@ class Trial:
                 parted: list[list[str]] = [[]] * len(traced)
                 if len(traced) > 1:
                     with contextlib.suppress(WarpsimError):
-                        parted = self._taken(whole, number, comparison, places[0]) or self._parted(values, stores)
+                        parted = self._parted(values, stores)
+                        taken = self._taken(whole, number, comparison, places[0])
+                        parted = [read or end for read, end in zip(taken, parted, strict=True)]
                 for each, store, end in zip(traced, stores, parted, strict=True):
                     lines.append(f"{each.name}, {each.kernel.name}:")
                     lines += [*sentence(f"{each.called(number)}{index_text(places[0])}", store.writer), *end]
-                return Equality(inputs, "\n".join([*head, *_inputs(values), *lines]), arguments, number, places[0])
+                return Equality(
+                    inputs, "\n".join([*head, *_inputs(values, whole), *lines]), arguments, number, places[0]
+                )
         printed = ["".join(side.printed)[:200] for side in (self.one, self.other)]
         return Equality(inputs, "\n".join([*head, f"A prints {printed[0]!r}, B {printed[1]!r}"]), arguments)
 
@@ -351,29 +357,33 @@ class Trial:
     def _taken(
         self, values: Sequence[object], number: int, comparison: Comparison, place: tuple[int, ...]
     ) -> list[list[str]]:
-        """Where the sides read two elements of an argument, if the result of each depends on its own alone, in lines. Shrunk inputs
-        hardly say: their values are the same in many places."""
+        """For each side, where it reads an element of an argument that changes nothing in the other, in lines. Shrunk inputs hardly
+        say: their values are the same in many places."""
         sides = self.one, self.other
         stores = [_store(side.fresh(), values, number, comparison, place) for side in sides]
-        one, other = self._ways(values, stores)
-        if one is None or other is None:
-            return []
-        ends = one.source(other.inputs), other.source(one.inputs)
-        (mine, at), (theirs, there) = (_element(values, *each) for each in zip(stores, ends, strict=True))
-        if mine != theirs or at == there or mine < 0:
-            return []
-        said = []
-        for side, end, its, foreign in zip(sides, ends, (at, there), (there, at), strict=True):
-            array = np.array(values[mine])
-            array[foreign] = array[its]
-            changed = [array if k == mine else value for k, value in enumerate(values)]
-            before, after = (side.run(given)[number][place].tobytes() for given in (values, changed))
-            if end is None or before != after:
-                return []
-            name = side.called(mine)
-            said.append(
-                end.lines(f"reads {name}{index_text(its)} here, and does not depend on {name}{index_text(foreign)}")
-            )
+        said: list[list[str]] = [[], []]
+        ways = [way for way in self._ways(values, stores) if way is not None]
+        if len(ways) < len(sides):
+            return said
+        for lines, side, store, way, theirs, its in zip(
+            said, sides, stores, ways, sides[::-1], ways[::-1], strict=True
+        ):
+            end = way.source(its.inputs)
+            argument, index = _element(values, store, end)
+            if end is None or argument < 0:
+                continue
+            array = np.array(values[argument])
+            others = array[array != array[index]]
+            if not others.size:
+                continue
+            array[index] = others[0]
+            changed = [array if k == argument else value for k, value in enumerate(values)]
+            before, after = (theirs.run(given)[number][place].tobytes() for given in (values, changed))
+            if before == after:
+                what = f"reads {side.called(argument)}{index_text(index)} here, which changes nothing in {theirs.name}"
+                lines += end.lines(what)
+                if way.reached is not None:
+                    lines += way.reached.lines("uses it here")[:2]
         return said
 
 
@@ -415,10 +425,12 @@ def _shrunk(test: Trial, args: Sequence[object], values: list[object]) -> list[o
     return values
 
 
-def _inputs(values: Sequence[object]) -> list[str]:
-    """The arrays of few elements other than zero."""
+def _inputs(values: Sequence[object], whole: Sequence[object]) -> list[str]:
+    """The arrays of few elements other than zero; of none, if the ``whole`` had some."""
     lines = []
-    for number, value in enumerate(values):
+    for number, (value, before) in enumerate(zip(values, whole, strict=True)):
+        if isinstance(value, np.ndarray) and isinstance(before, np.ndarray) and before.any() and not value.any():
+            lines.append(f"  argument {number} is 0")
         if (
             isinstance(value, np.ndarray)
             and 0 < (count := int(np.count_nonzero(value))) <= TRACED
