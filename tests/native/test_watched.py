@@ -186,3 +186,35 @@ def test_registers_of_wgmma(first, again, before, last, rules, done):
     assert found[0] == found[1]
     assert rules is None or {f[0] for f in found[0][2]} == rules
     assert any(code.region.wgmma is not None for code in done)
+
+
+COPIES = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<9>; .reg .b64 %d<6>; .reg .pred %p<4>; .shared .align 128 .b8 s[4096];
+ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 16; add.u64 %d2, %d1, %d2; mov.u32 %r2, s;
+mad.lo.u32 %r3, %r1, 16, %r2; setp.eq.u32 %p1, %r1, 0; mov.u32 %r4, 0; mov.u32 %r5, 0;
+cp.async.cg.shared.global [%r3], [%d2], 16; cp.async.commit_group;
+cp.async.cg.shared.global [%r3+1024], [%d2], 16; cp.async.commit_group;
+cp.async.wait_group 1;
+@%p1 cp.async.bulk.global.shared::cta.bulk_group [%d1+2048], [%r2+3072], 128; @%p1 cp.async.bulk.commit_group;
+bar.sync 0;
+L: ld.shared.u32 %r6, [%r3+STAGE]; ld.global.u32 %r7, [%d2+PLACE]; add.u32 %r4, %r4, %r6; add.u32 %r4, %r4, %r7;
+add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 4; @%p2 bra L;
+cp.async.wait_all; @%p1 cp.async.bulk.wait_group 0; st.global.u32 [%d2+1024], %r4; ret; }"""
+
+
+@pytest.mark.parametrize(("stage", "place", "good"), [(0, 0, True), (1024, 0, False), (0, 2048, False)])
+def test_copies_in_flight(stage, place, good, done):
+    """Code accesses memory while copies are in flight, unless these may still write there."""
+    text = COPIES.replace("STAGE", str(stage)).replace("PLACE", str(place)).replace(";", ";\n")
+    found = []
+    for engine in ("compiled", "interpreter"):
+        words = np.arange(1024, dtype=np.uint32)
+        launch = {"engine": engine, "checks": "none+async-read-early", "on_finding": "collect"}
+        result = warpsim.load(text)["k"]((1,), (64,), (words,), **launch)
+        findings = [(f.rule, f.line, f.message, f.lanes, str(f.other)) for f in result.findings]
+        found.append((words.tolist(), result.instructions, findings))
+    assert found[0] == found[1]
+    assert bool(found[0][2]) != good
+    assert any(code.region.loops and code.spaces == {"global", "shared"} for code in done) == good

@@ -192,6 +192,10 @@ class GlobalUses:
         if sheets is not None:
             self._put(sheets, self._last, use)
 
+    def near(self, low: int, high: int) -> bool:
+        """Whether memory ``[low, high)`` may be among what is in flight."""
+        return any(start < high and low < end for start, end in self._ranges)
+
     def settle(self) -> None:
         """Drop copies that are complete."""
         self.changed = False
@@ -287,7 +291,7 @@ class GlobalStores(GlobalUses):
 
     def _reaches(self, extent: GlobalTarget) -> bool:
         """Whether memory may be among what copies in flight use."""
-        return any(low < extent.high and extent.low < high for low, high in self._ranges)
+        return self.near(extent.low, extent.high)
 
     def _compare(
         self, machine: Machine, transfer: Transfer, access: int, extent: GlobalTarget, starters: Array

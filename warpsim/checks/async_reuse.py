@@ -14,6 +14,7 @@ from warpsim.checks.overwritten import issued, overwritten
 from warpsim.checks.undefined_products import Unfinished
 from warpsim.checks.undefined_registers import UNFINISHED, travels
 from warpsim.machine.asynchrony.transfers import late
+from warpsim.machine.hooks import RegionAccesses
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import party, present
 from warpsim.machine.state.group import Group
@@ -250,6 +251,8 @@ class InFlight:
 class AsyncReuse(Watcher):
     """Compares accesses with the copies and wgmma in flight."""
 
+    compiled = frozenset({"memory_accessed", "rows_accessed"})
+
     def batch_began(self, machine: Machine) -> None:
         """Start with nothing in flight."""
         machine.launch.notes.setdefault(UNWAITED, GlobalStores())
@@ -281,6 +284,13 @@ class AsyncReuse(Watcher):
             if type(at) is int and not shared.meets(at, at + access.nbytes):
                 return
             shared.touch(machine, SharedAccess.of(group, access, rows=False))
+
+    def region_accessed(self, machine: Machine, accesses: RegionAccesses) -> None:
+        """Follow the accesses of compiled code one by one where they may meet anything in flight."""
+        shared, stores = self._in_flight(machine).shared, self._stores(machine)
+        accesses.followed |= (shared.busy and any(shared.meets(*part) for part in accesses.extents("shared"))) or (
+            bool(stores) and any(each.near(*part) for part in accesses.extents("global") for each in stores)
+        )
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows."""

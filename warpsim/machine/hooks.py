@@ -15,7 +15,7 @@ import numpy as np
 
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.values import Affine, Array, Place
-from warpsim.records import frozen
+from warpsim.records import define, frozen
 
 READ, WRITE, ATOMIC = 0, 1, 2
 """What an access does to memory."""
@@ -92,6 +92,15 @@ class RegionCounts:
     left_out: dict[tuple[int, int], int]
     diverged: dict[int, int]
     accesses: list[tuple[int, int, AccessCounts]]
+
+
+@define(eq=False)
+class RegionAccesses:
+    """What compiled code may have accessed: ``extents(space)`` are parts ``[low, high)`` of "global" or "shared" memory. It is undone
+    and interpreted, with an event for each access, where a listener sets ``followed``."""
+
+    extents: Callable[[str], list[tuple[int, int]]]
+    followed: bool = False
 
 
 @frozen(eq=False)

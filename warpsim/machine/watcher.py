@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from warpsim.errors import Finding
     from warpsim.machine.asynchrony.wgmma import RegisterAccesses
     from warpsim.machine.collectives import Members
-    from warpsim.machine.hooks import RegionCounts
+    from warpsim.machine.hooks import RegionAccesses, RegionCounts
     from warpsim.machine.machine import Machine
     from warpsim.machine.memory.addresses import Extent, RowProblem
     from warpsim.machine.plan import Issue
@@ -107,6 +107,9 @@ class Watcher:
 
     def region_executed(self, machine: Machine, group: Group, steps: int) -> None:
         """Compiled code has executed so many steps of a group, of one warp if ``Settings.by_warp``."""
+
+    def region_accessed(self, machine: Machine, accesses: RegionAccesses) -> None:
+        """Compiled code has run and can still be undone. For a class that lists `memory_accessed` and `rows_accessed` in `compiled`."""
 
     def region_counted(self, machine: Machine, group: Group, counts: RegionCounts) -> None:
         """Compiled code has executed a region, and the group has not yet moved on. ``counts`` replaces the events of single

@@ -53,7 +53,7 @@ class Interference:
         self._regions: list[set[Segment]] = []
         self.outer: set[tuple[Name, Name]] = set()
         self.observed: set[Name] = set()
-        """Accesses whose extents the observer wants."""
+        """Accesses whose extents the caller wants."""
         alone, observed = builder.variant.alone, builder.variant.observed
         if alone and not observed:
             return
@@ -61,7 +61,7 @@ class Interference:
         stores = {s for e in self.effects.values() if e.kind != "load" and not alone for s in spaces_of(e.space)} - {
             "local"
         }
-        self.observed = {n for n, e in self.effects.items() if observed and "global" in spaces_of(e.space)}
+        self.observed = {n for n, e in self.effects.items() if not set(observed).isdisjoint(spaces_of(e.space))}
         if not (stores or self.observed):
             return
         if region.barriers:

@@ -23,6 +23,7 @@ class Outcome(enum.Enum):
     OUT_OF_ORDER = "warps have run past others that access memory first"
     OVER_BUDGET = "the budget ends within"
     STOPPED = "the launch may have to stop within"
+    FOLLOWED = "a rule has to follow its accesses"
 
 
 class Options(NamedTuple):
@@ -41,14 +42,14 @@ class Options(NamedTuple):
 class Variant(NamedTuple):
     """What a region is compiled for: one warp ``alone``; ``row`` lanes of a warp in a row of threads (0: unknown);
     affine values have ``strides``; a ``private`` copy of shared memory per CTA; ``limited`` to blocks before some
-    block; accesses of global memory are ``observed``; it ``follows`` a lane and counts its steps; what a profile has is ``counted``."""
+    block; accesses of some spaces are ``observed``; it ``follows`` a lane and counts its steps; what a profile has is ``counted``."""
 
     alone: bool
     row: int = 0
     strides: bool = True
     private: bool = False
     limited: bool = False
-    observed: bool = False
+    observed: tuple[str, ...] = ()
     follows: bool = False
     counted: bool = False
 

@@ -142,7 +142,7 @@ class Calls:
             options.strides,
             wants_copy(machine, region),
             limit < FAR,
-            self.runner.observer is not None,
+            self.runner.observed(machine),
             self.runner.lane is not None and options.alone,
             machine.hooks.region_counted is not None,
         )

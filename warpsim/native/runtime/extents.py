@@ -127,6 +127,11 @@ def notify(
             observer.extents_reduced(memory, found, (access.commutes, access.type))
 
 
+def extents_in(space: str, accesses: list[Access], ranges: Array) -> list[tuple[int, int]]:
+    """The memory of a space that some accesses may have touched; ``ranges`` as for `notify`."""
+    return _extents(ranges[:, [k for k, e in enumerate(accesses) if space in spaces_of(e.space)]])
+
+
 def _extents(ranges: Array) -> list[tuple[int, int]]:
     """Merge overlapping ranges."""
     low, high = ranges[..., 0].reshape(-1), ranges[..., 1].reshape(-1)

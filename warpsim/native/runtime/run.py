@@ -12,6 +12,7 @@ import numpy as np
 
 from warpsim.machine.asynchrony.wgmma import accessed
 from warpsim.machine.control import compact, fork
+from warpsim.machine.hooks import RegionAccesses
 from warpsim.machine.selection import Lanes, split
 from warpsim.machine.values import Affine, tracked
 from warpsim.native.addresses import address_of
@@ -19,7 +20,7 @@ from warpsim.native.regions.options import Outcome
 from warpsim.native.regions.region import Region, live_at
 from warpsim.native.runtime.context import DIVERGED, INTERFERED, LOG_FULL, STOPPED, WRAPPED, CallWords
 from warpsim.native.runtime.counting import counts_of
-from warpsim.native.runtime.extents import FootprintObserver, conflicts, notify
+from warpsim.native.runtime.extents import FootprintObserver, conflicts, extents_in, notify
 from warpsim.native.runtime.inputs import INTEGERS, describe
 from warpsim.native.runtime.lane_tables import WarpTables
 from warpsim.native.runtime.memory import MemoryViews, PrivateShared, copy_in, publish_stores
@@ -87,6 +88,12 @@ class Runner:
         """The block before which warps have to wait for others, after `Outcome.OUT_OF_ORDER`."""
         self.ended, self.stored = False, 0
         """Of the last region that was done: whether all threads of the batch are about to leave, and how much it has stored."""
+
+    def observed(self, machine: Machine) -> tuple[str, ...]:
+        """The spaces of which regions have to tell what they access."""
+        if machine.hooks.region_accessed is not None:
+            return "global", "shared"
+        return () if self.observer is None else ("global",)
 
     def run(
         self,
@@ -184,6 +191,11 @@ class Runner:
                 return Outcome.OUT_OF_ORDER if call.limit > self.ahead else Outcome.DIVERGED
         if call.ranges is not None and found.suspect and self._interferes(call, call.ranges, found.suspect):
             return Outcome.CONFLICT
+        if call.ranges is not None and call.machine.hooks.region_accessed is not None:
+            accesses = RegionAccesses(partial(extents_in, accesses=code.accesses, ranges=call.ranges))
+            call.machine.hooks.region_accessed(call.machine, accesses)
+            if accesses.followed:
+                return Outcome.FOLLOWED
         return Outcome.DONE if self._count(call) else Outcome.OVER_BUDGET
 
     def _commit(self, call: _Call) -> None:

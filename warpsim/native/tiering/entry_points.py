@@ -114,6 +114,8 @@ class EntryPoint:
             self.options = options._replace(barriers=False)
         elif outcome is Outcome.DIVERGED and options.collectives:
             self.options = options._replace(collectives=False)
+        elif outcome is Outcome.FOLLOWED:
+            self.options = options._replace(accesses=False)
         elif options.stores:
             self.options = options._replace(stores=False)
         else:
