@@ -52,9 +52,8 @@ ALLOWED = {
     ("driver/abi/entry_points.py", "ctypes.CDLL"): "our libcuda, which has called",
     ("capture/gpu.py", "ctypes.CDLL"): "the GPU's driver; NVIDIA's CUPTI, installed or already loaded",
     ("native/compiling/compiler.py", "self._engine.add_object_file"): "made here, or from the cache: see warpsim.owned",
-    ("native/compiling/compiler.py", "mapping.map_code"): "made here, or from the cache: see warpsim.owned",
-    ("native/compiling/images.py", "mapping.map_code"): "from the cache: see warpsim.owned",
-    ("native/compiling/mapping.py", "map_code"): "a page of zeros, which is never called",
+    ("native/compiling/compiler.py", "images.map_code"): "made here, or from the cache: see warpsim.owned",
+    ("native/compiling/images.py", "map_code"): "from the cache: see warpsim.owned; and zeros, which are never called",
     ("machine/state/launch.py", "pickle"): "a state of this process, for the caller",
     (
         "parallel/processes.py",

@@ -7,7 +7,7 @@ import pytest
 
 import warpsim
 from ring_kernel import SCALE, WEIGHTS, started
-from warpsim.debug import DebugError, declarations
+from warpsim.debug import DebugError, symbols
 from warpsim.debug.symbols import symbols_of
 from warpsim.program.c_types import text
 
@@ -125,7 +125,7 @@ def test_parameters():
 )
 def test_declarations(declaration, expected):
     """Declarations of parameters as programs have them."""
-    name, type = declarations._declared(declaration)
+    name, type = symbols._declared(declaration)
 
     assert (name, None if type is None else text(type)) == expected
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warpsim.graph.dependence import NONE, dependence_of
 from warpsim.graph.evaluate import Arrays
-from warpsim.graph.moves import Fate, Moves, moves_of
+from warpsim.graph.moves import NONE, Fate, Moves, dependence_of, moves_of
 from warpsim.graph.nodes import LANES, Graph, Input, Node, Untraceable
 from warpsim.graph.trace import Lane, trace
 from warpsim.isa import matching, spec

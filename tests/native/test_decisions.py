@@ -15,7 +15,7 @@ from warpsim.native.runtime.calls import FAR, _block_limit
 from warpsim.native.runtime.extents import conflicts
 from warpsim.native.runtime.inputs import InputKind, describe, input_kind, layout_of, row_of
 from warpsim.native.tiering import cost as costs
-from warpsim.native.tiering import deferred as later
+from warpsim.native.tiering import eligibility as serving
 from warpsim.native.tiering.cost import Policy
 from warpsim.native.tiering.eligibility import _serves
 from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint
@@ -177,10 +177,10 @@ def test_what_is_worth_compiling_later():
 def clock(monkeypatch):
     """Seconds of the clock, and of the thread."""
     now = SimpleNamespace(clock=100.0, thread=10.0)
-    monkeypatch.setattr(later.time, "perf_counter", lambda: now.clock)
-    monkeypatch.setattr(later.time, "thread_time", lambda: now.thread)
+    monkeypatch.setattr(serving.time, "perf_counter", lambda: now.clock)
+    monkeypatch.setattr(serving.time, "thread_time", lambda: now.thread)
     taken = costs.Interpreted()
-    monkeypatch.setattr(later, "interpreted", lambda: taken)
+    monkeypatch.setattr(serving, "interpreted", lambda: taken)
     now.interpreted = taken
     return now
 
@@ -206,7 +206,7 @@ def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
     """By the thread's own time, for which it asks no sooner than the clock allows; what earlier launches took counts."""
     made = []
     clock.interpreted.launches = 0.02
-    engine = later.DeferredEngine(lambda: made.append(Engine()) or made[-1], runs_steps=True)
+    engine = serving.DeferredEngine(lambda: made.append(Engine()) or made[-1], runs_steps=True)
     assert engine.runs_steps
     assert (engine.advance(1, 2, 3), engine.joined(4), engine.until("group", 9), engine.compiling) == (False, 1, 9, 0.0)
     assert engine.reason(5) is None
@@ -234,18 +234,18 @@ def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
 
 def test_products_want_the_engine_now(clock):
     """An instruction that multiplies matrices stays with the launch; without an engine it has its own body."""
-    engine = later.DeferredEngine(Engine, runs_steps=False)
+    engine = serving.DeferredEngine(Engine, runs_steps=False)
     product = instruction(Matrix.MULTIPLY)
     assert engine.of(instruction(None)) == "body"
     assert engine.of(product) == ("compiled", product)
-    none = later.DeferredEngine(lambda: None, runs_steps=False)
+    none = serving.DeferredEngine(lambda: None, runs_steps=False)
     assert none.of(product) == "body"
 
 
 def test_where_there_is_no_engine(clock):
     """Nobody asks a second time; and the time of a launch without one is noted."""
     asked = []
-    engine = later.DeferredEngine(lambda: asked.append(1), runs_steps=True)
+    engine = serving.DeferredEngine(lambda: asked.append(1), runs_steps=True)
     clock.clock += 1
     clock.thread += 1
     for _ in range(3):
@@ -556,8 +556,6 @@ def test_products_of_matrices_that_pay(monkeypatch, tmp_path):
 
 def test_without_a_compiler(monkeypatch):
     """Where the extra is not installed, the interpreter runs the launch alone."""
-    from warpsim.native.tiering import eligibility as serving
-
     monkeypatch.setattr(cache, "available", lambda: False)
     taken = costs.Interpreted()
     monkeypatch.setattr(serving, "interpreted", lambda: taken)
@@ -566,7 +564,7 @@ def test_without_a_compiler(monkeypatch):
     assert serving.compiled_for("interpreter", (), state) is None
     assert not taken.enough
     later_on = serving.compiled_for("auto", (), state)
-    assert (type(later_on), later_on.runs_steps) == (later.DeferredEngine, True)
+    assert (type(later_on), later_on.runs_steps) == (serving.DeferredEngine, True)
     assert serving.compiled_for("compiled", (), state) is None
     assert taken.enough
     assert serving.compiled_for("auto", (), state) is None
@@ -574,8 +572,6 @@ def test_without_a_compiler(monkeypatch):
 
 def test_units_need_the_usual_order(monkeypatch):
     """In the order of a seed, only products are compiled."""
-    from warpsim.native.tiering import eligibility as serving
-
     monkeypatch.setattr(serving, "interpreted", costs.Interpreted)
     monkeypatch.setattr(serving, "on_disk", lambda plan: False)
     for schedule, units in ((None, True), (3, False)):

@@ -11,7 +11,7 @@ pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
 import llvmlite.binding as llvm
 
-from warpsim.native.compiling import mapping
+from warpsim.native.compiling import images
 from warpsim.native.compiling.images import function_at
 from warpsim.native.compiling.linking import AARCH64, X86_64, Unlinkable, link
 
@@ -41,14 +41,14 @@ def object_of(text, processor, system="unknown-linux-gnu"):
     return target.create_target_machine(reloc="pic", codemodel="small").emit_object(llvm.parse_assembly(text))
 
 
-@pytest.mark.skipif(not mapping.possible(), reason="code cannot be mapped here")
+@pytest.mark.skipif(not images.possible(), reason="code cannot be mapped here")
 def test_code_that_runs():
     """It finds its constants, a function of another object, and one of the C library."""
     linked = link([object_of(CALLER, HERE), object_of(CALLED, HERE)])
     assert [name for name, _ in linked.outside] == ["memcpy"]
     room = struct.pack("<q", 12) + bytes(16)
     buffer = ctypes.create_string_buffer(room, len(room))
-    addresses = [mapping.map_code(linked.code, linked.outside) for _ in range(2)]
+    addresses = [images.map_code(linked.code, linked.outside) for _ in range(2)]
 
     assert len(set(addresses)) == 2
     for address in addresses:
@@ -112,13 +112,13 @@ def test_another_processor():
 
 def test_a_function_that_is_missing():
     """Code that calls one is not mapped."""
-    assert mapping.map_code(bytes(64), [("no_such_function_anywhere", 8)]) is None
+    assert images.map_code(bytes(64), [("no_such_function_anywhere", 8)]) is None
 
 
-@pytest.mark.skipif(sys.platform != "linux" or not mapping.possible(), reason="read from /proc")
+@pytest.mark.skipif(sys.platform != "linux" or not images.possible(), reason="read from /proc")
 def test_what_is_run_is_not_written():
     """The pages of code may be read and run, not written."""
-    address = mapping.map_code(bytes(64), [])
+    address = images.map_code(bytes(64), [])
     with open("/proc/self/maps") as maps:
         held = [line.split()[:2] for line in maps]
     modes = [m for r, m in held if int(r.split("-")[0], 16) <= address < int(r.split("-")[1], 16)]

@@ -13,12 +13,12 @@ import warpsim
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
-from warpsim.native.compiling import cache, images, mapping
+from warpsim.native.compiling import cache, images
 from warpsim.native.compiling.compiler import compiler
 from warpsim.native.regions.region import BlockSlice, Region
 from warpsim.native.tiering.records import _dumps, _facts, _region
 
-pytestmark = pytest.mark.skipif(not mapping.possible(), reason="code is not mapped here")
+pytestmark = pytest.mark.skipif(not images.possible(), reason="code is not mapped here")
 
 PTX = """.version 8.0
 .target sm_80

@@ -20,7 +20,6 @@ from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.run import Runner
 from warpsim.native.tiering import build as making
 from warpsim.native.tiering import cost as costs
-from warpsim.native.tiering import deferred as later
 from warpsim.native.tiering import eligibility as serving
 from warpsim.native.tiering.engine import CompiledEngine
 
@@ -38,7 +37,7 @@ def empty_folder(monkeypatch, tmp_path, at_once):
     """A folder without objects, and the usual pace in a process that has run a while."""
     monkeypatch.delenv("WARPSIM_COMPILE")
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(later, "LAUNCHES", -1.0)
+    monkeypatch.setattr(serving, "LAUNCHES", -1.0)
 
 
 def launch(module, engine, salt):
@@ -274,8 +273,7 @@ def test_the_launches_of_a_later_process():
 def made(monkeypatch):
     """The engines of launches in a process that has imported none yet."""
     found, taken = [], costs.Interpreted()
-    for module in (later, serving):
-        monkeypatch.setattr(module, "interpreted", lambda: taken)
+    monkeypatch.setattr(serving, "interpreted", lambda: taken)
     monkeypatch.setattr(CompiledEngine, "over", lambda self: found.append(self))
     return found
 
@@ -283,15 +281,15 @@ def made(monkeypatch):
 def test_a_short_launch(monkeypatch, made):
     """What engine ``auto`` needs is imported once launches have taken a while; every later launch has it from its beginning."""
     module = warpsim.load(PTX.replace("SALT", "8"))
-    monkeypatch.setattr(later, "LAUNCHES", 3600.0)
+    monkeypatch.setattr(serving, "LAUNCHES", 3600.0)
     launch(module, "auto", 8)
     assert made == []
 
-    monkeypatch.setattr(later, "LAUNCHES", -1.0)
+    monkeypatch.setattr(serving, "LAUNCHES", -1.0)
     launch(module, "auto", 8)
     assert len(made) == 1
 
-    monkeypatch.setattr(later, "LAUNCHES", 3600.0)
+    monkeypatch.setattr(serving, "LAUNCHES", 3600.0)
     launch(module, "auto", 8)
     assert len(made) == 2
 
@@ -299,7 +297,7 @@ def test_a_short_launch(monkeypatch, made):
 def test_a_launch_that_asks(monkeypatch, made):
     """One with engine ``compiled`` does not wait, nor does any after it."""
     module = warpsim.load(PTX.replace("SALT", "8"))
-    monkeypatch.setattr(later, "LAUNCHES", 3600.0)
+    monkeypatch.setattr(serving, "LAUNCHES", 3600.0)
     for count, engine in enumerate(("compiled", "auto"), 1):
         launch(module, engine, 8)
         assert len(made) == count

@@ -25,8 +25,7 @@ from warpsim.checks.undefined_registers import (
     travels,
     undefined,
 )
-from warpsim.graph.dependence import Byte, dependence_of
-from warpsim.graph.moves import Fate, Moves
+from warpsim.graph.moves import Byte, Fate, Moves, dependence_of
 from warpsim.graph.nodes import Untraceable
 from warpsim.isa import warp
 from warpsim.isa.spec import Scope

@@ -19,7 +19,7 @@ from warpsim.debug.scopes import Place
 from warpsim.debug.symbols import symbols_of
 from warpsim.graph.nodes import Node, Untraceable, bits, cast, constant, operate
 from warpsim.machine.state.global_memory import SHARED_WINDOW
-from warpsim.native.regions.stops import Condition
+from warpsim.native.regions.options import Condition
 from warpsim.numerics.arrays import DType
 from warpsim.program.c_types import CType, Scalar
 from warpsim.program.names import SPECIALS

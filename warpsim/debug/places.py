@@ -22,7 +22,7 @@ from warpsim.debug.timeline import Places
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending
 from warpsim.machine.state.launch import LaunchState
-from warpsim.native.regions.stops import Condition, Stops
+from warpsim.native.regions.options import Condition, Stops
 from warpsim.program.program import Instruction
 
 Stopping = tuple[LineColumn, Condition | None]

@@ -29,7 +29,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import MemoryAccess, Watcher
-from warpsim.native.regions.stops import Stops
+from warpsim.native.regions.options import Stops
 from warpsim.native.tiering.eligibility import compiled_for
 from warpsim.program.program import Instruction
 from warpsim.records import frozen

@@ -1,4 +1,4 @@
-"""What becomes of the bits of a form's sources: they are moved, combined bit by bit, or computed with."""
+"""What becomes of the bits of a form's sources: they are moved, combined bit by bit, or computed with; and on which bytes results depend."""
 
 from __future__ import annotations
 
@@ -168,3 +168,67 @@ def _set(node: Node) -> int:
     raw = np.ascontiguousarray(node.value).reshape(-1)
     words = raw if raw.dtype.kind == "b" else raw.view(f"u{raw.dtype.itemsize}")
     return int(np.bitwise_or.reduce(words.astype(np.uint64)))
+
+
+Byte = frozenset[tuple[int, int]]
+"""The bytes on which one depends: pairs of a source's place and a number from the lowest."""
+NO_BYTES: Byte = frozenset()
+
+
+@functools.lru_cache(maxsize=1024)
+def dependence_of(graph: Graph) -> tuple[tuple[Byte, ...], ...] | None:
+    """For each result, what each of its bytes depends on; None if each byte depends on all."""
+    walk = _Bytes(graph)
+    results = tuple([walk(node) for nodes in graph.outputs for node in nodes])
+    alike = {byte for result in results for byte in result}
+    return None if len(alike) < 2 or any(len(nodes) != 1 for nodes in graph.outputs) else results
+
+
+class _Bytes(Walk[tuple[Byte, ...]]):
+    """What the bytes of nodes depend on."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def operation(self, node: Node, arguments: list[tuple[Byte, ...]]) -> tuple[Byte, ...]:
+        """What the bytes of the result of an operation depend on."""
+        size = node.dtype.itemsize
+        if node.op == "input":
+            source = self.graph.inputs[node.value].source
+            return tuple([frozenset(((source, k),)) for k in range(size)])
+        if node.known:
+            return (NO_BYTES,) * size
+        if node.op == "bits":
+            return arguments[0]
+        if any(n.dtype.kind not in "iu" for n in (node, *node.args)):
+            return self._together(size, arguments)
+        if node.op == "cast":
+            fill = arguments[0][-1] if node.args[0].dtype.kind == "i" else NO_BYTES
+            return (arguments[0] + (fill,) * size)[:size]
+        if node.op in ("left_shift", "right_shift") and node.args[1].op == "const":
+            return self._shifted(node, arguments[0], int(node.args[1].value))
+        if node.op in ("bitwise_and", "bitwise_or", "bitwise_xor", "invert"):
+            made = [frozenset[tuple[int, int]]().union(*parts) for parts in zip(*arguments, strict=True)]
+            mask = next((n for n in node.args if n.op == "const"), None) if node.op == "bitwise_and" else None
+            kept = bytes([1] * size) if mask is None else mask.value.tobytes()
+            return tuple([byte if some else NO_BYTES for byte, some in zip(made, kept, strict=True)])
+        return self._together(size, arguments)
+
+    @staticmethod
+    def _together(size: int, arguments: list[tuple[Byte, ...]]) -> tuple[Byte, ...]:
+        return (NO_BYTES.union(*(byte for argument in arguments for byte in argument)),) * size
+
+    @staticmethod
+    def _shifted(node: Node, held: tuple[Byte, ...], count: int) -> tuple[Byte, ...]:
+        size, (whole, part) = len(held), divmod(count, 8)
+        if node.op == "left_shift":
+            row, at = (NO_BYTES,) * (size + 1) + held, size + 1 - whole
+            lower = at - 1
+        else:
+            fill = held[-1] if node.dtype.kind == "i" else NO_BYTES
+            row, at = held + (fill,) * (size + 1), whole
+            lower = at + 1
+        if not 0 <= count < 8 * size:
+            return (NO_BYTES.union(*held),) * size
+        return tuple([row[at + k] | row[lower + k] if part else row[at + k] for k in range(size)])

@@ -11,14 +11,15 @@ import attrs
 
 from warpsim.errors import Finding, PtxError
 from warpsim.isa import matching
+from warpsim.isa.data_movement import even_of_pair
+from warpsim.isa.spec import Form
 from warpsim.program.blocks import Blocks
-from warpsim.program.cta_pairs import paired
 from warpsim.program.late import Late, ended
 from warpsim.program.lines import Reading, Unusual
 from warpsim.program.linking import check_links, check_target
 from warpsim.program.names import FunctionBuilder, Scope, VectorRegister
 from warpsim.program.problems import LAST, Problems
-from warpsim.program.program import Function, Param, Program, Variable
+from warpsim.program.program import Body, Function, Instruction, Param, Program, Variable
 from warpsim.program.resolve import Resolver
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
@@ -274,3 +275,31 @@ def _sizes(node: ast.Function, params: tuple[Param, ...], version: tuple[int, in
 
 
 __all__ = ["Variable", "load_program", "program_of"]
+
+
+WITHOUT_PEER_BIT, OFFSET = 0xFEFFFFFF, 0xFFFF
+"""The mask, and bits that compilers clear with it because they know them to be zero."""
+
+
+def paired(body: Body, target: str) -> Body:
+    """The code of a function for a target; that of one for pairs has its own meaning of clearing the peer bit."""
+    if int("".join(filter(str.isdigit, target)) or 0) < 100 or not any(map(_for_pairs, body.code)):
+        return body
+    code = tuple([attrs.evolve(i, form=_of_pairs(i.form)) if _clears(i) else i for i in body.code])
+    return attrs.evolve(body, code=code)
+
+
+def _for_pairs(instruction: Instruction) -> bool:
+    return "cta_group::2" in instruction.op.modifiers
+
+
+def _clears(instruction: Instruction) -> bool:
+    if instruction.op.text != "and.b32":
+        return False
+    constant = instruction.operands[2].constant
+    return constant is not None and (constant | OFFSET) & 0xFFFFFFFF == WITHOUT_PEER_BIT
+
+
+@functools.cache
+def _of_pairs(form: Form) -> Form:
+    return form.replaced(function=even_of_pair, ports=frozenset({"cluster"}))

@@ -16,8 +16,7 @@ import attrs
 
 from warpsim.cli.dap.places import Places, Respond
 from warpsim.cli.dap.protocol import Body, Broken, Printed, Wire, check_request, run_launch
-from warpsim.cli.dap.values import Values
-from warpsim.cli.dap.warp import Warp
+from warpsim.cli.dap.values import Values, Warp
 from warpsim.cli.launching import Left
 from warpsim.cli.output import Unusable, internal
 from warpsim.debug import DebugError, Session, Stop

@@ -14,10 +14,9 @@ from warpsim.analysis.wgmma_order import wgmma_registers
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending
 from warpsim.machine.barriers import bind_sync
-from warpsim.machine.binding.allocation_steps import bind_allocation
 from warpsim.machine.binding.operand_slots import guard_of, place_operands
 from warpsim.machine.binding.thread_steps import bind_access, bind_parameter_load, bind_plain, bind_thread
-from warpsim.machine.binding.warp_steps import bind_warp, bind_wgmma, watch_registers
+from warpsim.machine.binding.warp_steps import bind_allocation, bind_warp, bind_wgmma, watch_registers
 from warpsim.machine.collectives import bind_gate
 from warpsim.machine.control import bind_end, jump
 from warpsim.machine.plan import ATTEND, BoundBlock, End, FunctionPlan, Step, mark_waits

@@ -12,7 +12,7 @@ from warpsim.layout.tensor_memory import BLOCK, BLOCKS, COLUMNS, LANES, QUARTER,
 from warpsim.machine.hooks import READ, WRITE, TensorAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
-from warpsim.machine.memory.tensor_allocation import Warps, allocate, free, refuse, relinquish
+from warpsim.machine.memory.tensor_allocation import Issuers, allocate, free, refuse, relinquish
 from warpsim.machine.specials import ranks_of
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.tensor_memory import TensorMemory
@@ -180,7 +180,7 @@ class Tensor:
     def announced(self, kind: int, address: Array, tile: Tile) -> tuple[Array, Array, Array, list[Array]]:
         """The warps that may access, as indices into ``n * m``, their CTAs and first threads' positions, and the addresses of each
         part of the tile."""
-        warps = Warps(self.machine, self.group, self.active)
+        warps = Issuers(self.machine, self.group, self.active)
         which, ctas, positions = warps.which, warps.ctas, warps.positions
         base = np.broadcast_to(address[:, 0], warps.shape).reshape(-1)[which].astype(np.uint32)
         base = self._from_first_lane(warps, base)
@@ -193,7 +193,7 @@ class Tensor:
             good[good] = here
         return which[good], ctas[good], positions[good], [at[good] for at in places]
 
-    def _from_first_lane(self, warps: Warps, address: Array) -> Array:
+    def _from_first_lane(self, warps: Issuers, address: Array) -> Array:
         """Addresses in the warps' own quarters of those in the first, which DeepGEMM and TileLang pass for all warps: a GPU reaches the
         warp's own lanes."""
         moved = np.where(address >> 16 < QUARTER, warps.first // 32 % 4 * QUARTER, 0)
@@ -208,7 +208,7 @@ class Tensor:
             )
         return address + (moved << 16).astype(np.uint32)
 
-    def _in_quarter(self, warps: Warps, address: Array, tile: Tile) -> Array:
+    def _in_quarter(self, warps: Issuers, address: Array, tile: Tile) -> Array:
         """A mask of the warps that access their own quarter of the lanes, from where a rectangle may begin."""
         lane, _ = places(address)
         own = warps.first // 32 % 4 * QUARTER

@@ -34,7 +34,7 @@ def refuse(
         machine.hooks.tensor_refused(machine, group, TensorProblem(message, advice, values, severity), lanes)
 
 
-class Warps:
+class Issuers:
     """The active warps of a group: the CTA of each ``[k]``, and its first thread."""
 
     def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
@@ -84,7 +84,7 @@ class Warps:
         return as_array(self.group.warps.collect(wide))
 
 
-def place(owner: Array, warps: Warps, columns: Array) -> Array:
+def place(owner: Array, warps: Issuers, columns: Array) -> Array:
     """Give each warp the first free columns that are enough, in ``owner``: the first column ``[k]``, -1 where there are none."""
     found = np.full(len(columns), -1, np.int64)
     for rank in range(int(warps.rank.max(initial=-1)) + 1):
@@ -109,7 +109,7 @@ def legal(columns: Array) -> Array:
 
 def allocate(machine: Machine, group: Group, active: Array | None, space: str, at: Address, columns: Array) -> None:
     """Allocate columns for each active warp, in the order of warps, and store their address ``at`` shared memory."""
-    memory, warps = machine.batch.tensor_memory(), Warps(machine, group, active)
+    memory, warps = machine.batch.tensor_memory(), Issuers(machine, group, active)
     asked = warps.of(columns)
     _check_columns(machine, group, memory, warps, asked)
     asked = np.where(legal(asked), asked, 0)
@@ -121,7 +121,7 @@ def allocate(machine: Machine, group: Group, active: Array | None, space: str, a
         machine.hooks.tensor_allocated(machine, group, warps.ctas[given], first[given], asked[given])
 
 
-def _check_columns(machine: Machine, group: Group, memory: TensorMemory, warps: Warps, asked: Array) -> None:
+def _check_columns(machine: Machine, group: Group, memory: TensorMemory, warps: Issuers, asked: Array) -> None:
     """Report what may not be allocated."""
     for wrong, message, advice in (
         (~legal(asked), "allocates {} columns of tensor memory, which is no power of two from 32 to 512", ORDER),
@@ -143,7 +143,7 @@ def _check_columns(machine: Machine, group: Group, memory: TensorMemory, warps: 
 
 def free(machine: Machine, group: Group, active: Array | None, address: Array, columns: Array) -> None:
     """Free the columns of each active warp, and let those that wait for some try again."""
-    memory, warps = machine.batch.tensor_memory(), Warps(machine, group, active)
+    memory, warps = machine.batch.tensor_memory(), Issuers(machine, group, active)
     at, asked = warps.of(address), warps.of(columns)
     block, blocks = np.minimum((at & 0xFFFF) // BLOCK, BLOCKS - 1), asked // BLOCK
     own = memory.owner[warps.ctas] == block[:, None] + 1
@@ -172,4 +172,4 @@ def free(machine: Machine, group: Group, active: Array | None, address: Array, c
 
 def relinquish(machine: Machine, group: Group, active: Array | None) -> None:
     """The CTAs of the active warps allocate nothing any more."""
-    machine.batch.tensor_memory().relinquished[Warps(machine, group, active).ctas] = True
+    machine.batch.tensor_memory().relinquished[Issuers(machine, group, active).ctas] = True

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-from warpsim.native.compiling import images, mapping
+from warpsim.native.compiling import images
 from warpsim.native.compiling.cache import digest, has_object, read_object, write_object
 from warpsim.native.compiling.images import Function, function_at
 from warpsim.native.compiling.linking import Linked, Unlinkable, link
-from warpsim.native.runtime.library import module_of
+from warpsim.native.runtime.context import module_of
 from warpsim.version import VERSION
 
 LIGHT = 0
@@ -30,7 +30,7 @@ def load(linked: Linked) -> dict[str, int]:
     Raises:
         Invalid: they cannot be mapped.
     """
-    begins = mapping.map_code(linked.code, linked.outside)
+    begins = images.map_code(linked.code, linked.outside)
     if begins is None:
         raise Invalid(f"code cannot be mapped, or there is none of {sorted(name for name, _ in linked.outside)}")
     return {name: begins + at for name, at in linked.functions.items()}
@@ -48,7 +48,7 @@ class Compiler:
         self._lock = threading.RLock()
         self._cpu = llvm.get_host_cpu_name()
         self._features = llvm.get_host_cpu_features().flatten()
-        self._links = mapping.possible()
+        self._links = images.possible()
         triple = llvm.get_default_triple()
         self._target = self._machine(f"{triple}-elf" if self._links and sys.platform == "darwin" else triple)
         if not self._links:

@@ -1,18 +1,20 @@
-"""Code on disk that needs no compiler to run: linked once, mapped by later processes."""
+"""Code on disk that needs no compiler to run: linked once, mapped into memory by later processes."""
 
 from __future__ import annotations
 
 import ctypes
 import json
+import mmap
 import os
+import platform
+import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from warpsim.native.compiling import mapping
 from warpsim.native.compiling.cache import read_object, write_object
 from warpsim.native.compiling.linking import Linked
 from warpsim.types import JsonObject
@@ -35,12 +37,12 @@ def keep(key: str, linked: Linked, facts: JsonObject) -> None:
 
 def find(key: str) -> tuple[JsonObject, dict[str, int]] | None:
     """What is known of code that was kept, and the addresses of its functions, where it is mapped from now on."""
-    data = read_object(key) if mapping.possible() else None
+    data = read_object(key) if possible() else None
     if data is None:
         return None
     end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
     facts: JsonObject = json.loads(data[_LENGTH:end])
-    begins = mapping.map_code(data[end:], facts["outside"])
+    begins = map_code(data[end:], facts["outside"])
     return None if begins is None else (facts, {name: begins + at for name, at in facts["functions"].items()})
 
 
@@ -49,7 +51,7 @@ def made_by() -> str | None:
     """What decides the code that this process makes of a kernel: this package's files, NumPy, LLVM and the processor. None
     where some of it is not known without LLVM."""
     processor, compiler = _processor(), _compiler()
-    if processor is None or compiler is None or not mapping.possible():
+    if processor is None or compiler is None or not possible():
         return None
     return repr((VERSION, _sources(), np.__version__, compiler, processor))
 
@@ -87,10 +89,71 @@ def _processor() -> list[str] | None:
     """Which processor this is."""
     if sys.platform == "darwin":
         names = "machdep.cpu.brand_string", "machdep.cpu.features", "machdep.cpu.leaf7_features"
-        return [mapping.system_fact(name) for name in names]
+        return [system_fact(name) for name in names]
     try:
         with open("/proc/cpuinfo") as file:
             lines = file.read(1 << 16).partition("\n\n")[0].splitlines()
     except OSError:
         return None
     return [line for line in lines if line.startswith(_TELLING)]
+
+
+WRITABLE, EXECUTABLE = 1 | 2, 1 | 4
+"""PROT_READ with PROT_WRITE, and with PROT_EXEC."""
+PAGE = 4096
+_MACHINES = {"x86_64", "amd64", "aarch64", "arm64"}
+
+
+@lru_cache(maxsize=1)
+def possible() -> bool:
+    """Whether code can be mapped here: not on Windows, on another processor, or where the system forbids it."""
+    if sys.platform not in ("linux", "darwin") or platform.machine().lower() not in _MACHINES or sys.maxsize < 1 << 32:
+        return False
+    return map_code(bytes(PAGE), ()) is not None
+
+
+def map_code(code: bytes, outside: Iterable[tuple[str, int]]) -> int | None:
+    """The address at which code lies until the process ends; ``outside`` are the functions that it calls, and where their
+    addresses stand. None where the system forbids it, or lacks a function."""
+    text = bytearray(code)
+    for name, at in outside:
+        address = _address(name)
+        if address is None:
+            return None
+        struct.pack_into("<Q", text, at, address)
+    size = -(-len(text) // PAGE) * PAGE
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    where: int | None = _system("mmap", "pLiiil")(None, size, WRITABLE, flags, -1, 0)
+    if where is None or where == (1 << 64) - 1:
+        return None
+    ctypes.memmove(where, bytes(text), len(text))
+    if _system("mprotect", "pLi", ctypes.c_int)(where, size, EXECUTABLE):
+        _system("munmap", "pL", ctypes.c_int)(where, size)
+        return None
+    if sys.platform == "darwin":
+        _system("sys_icache_invalidate", "pL", None)(where, size)
+    return where
+
+
+_TYPES = {"p": ctypes.c_void_p, "L": ctypes.c_size_t, "i": ctypes.c_int, "l": ctypes.c_int64}
+
+
+def _system(name: str, given: str, result: type = ctypes.c_void_p) -> Callable[..., int]:
+    """A function of the C library."""
+    return ctypes.CFUNCTYPE(result, *[_TYPES[letter] for letter in given])((name, ctypes.pythonapi))
+
+
+@lru_cache(maxsize=64)
+def _address(name: str) -> int | None:
+    """Where a function of this process begins."""
+    try:
+        return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+    except AttributeError:
+        return None
+
+
+def system_fact(name: str) -> str:
+    """What macOS says about itself, empty where it knows no such thing."""
+    room, size = ctypes.create_string_buffer(4096), ctypes.c_size_t(4096)
+    failed = _system("sysctlbyname", "ppppL", ctypes.c_int)(name.encode(), room, ctypes.byref(size), None, 0)
+    return "" if failed else room.value.decode()

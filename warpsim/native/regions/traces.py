@@ -19,7 +19,7 @@ from warpsim.native.matrix.instructions import codes
 from warpsim.native.matrix.kernels import Warp, warp_kernel
 from warpsim.native.matrix.plans import mma_plan
 from warpsim.native.regions.forms import U32, U64, Effect, Product, Reader, Traced, place_of, traced, written
-from warpsim.native.regions.stops import Stops
+from warpsim.native.regions.options import Stops
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction
 from warpsim.types import TYPES

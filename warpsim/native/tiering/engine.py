@@ -13,8 +13,7 @@ from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.state.notes import Note
-from warpsim.native.regions.options import Options, Place
-from warpsim.native.regions.stops import Stops, described
+from warpsim.native.regions.options import Options, Place, Stops, described
 from warpsim.native.tiering.cost import (
     HOT,
     PRODUCTS,

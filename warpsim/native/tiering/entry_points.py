@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.native.compiling.cache import has_folder
-from warpsim.native.regions.options import MOST, Options, Outcome, Place
-from warpsim.native.regions.stops import Stops, described
+from warpsim.native.regions.options import MOST, Options, Outcome, Place, Stops, described
 from warpsim.native.tiering.cost import (
     LANE,
     QUEUED_SHARE,

@@ -15,8 +15,8 @@ import numpy as np
 
 from warpsim.native.compiling import images
 from warpsim.native.compiling.cache import digest, note, read_object, write_object
+from warpsim.native.regions.options import Stops, described
 from warpsim.native.regions.region import BlockSlice, Region, live_at, live_in_source
-from warpsim.native.regions.stops import Stops, described
 from warpsim.native.runtime.compiled_region import Access, CompiledRegion
 from warpsim.native.runtime.counting import Counter
 from warpsim.native.tiering.notes import note_of
