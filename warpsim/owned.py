@@ -48,6 +48,13 @@ def _usual() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "warpsim"
 
 
+@lru_cache(maxsize=8)
+def _looked_at(folder: Path, home: str) -> list[Path]:
+    """A folder and those above it, from the user's home on where that is one of them."""
+    path, begin = [*reversed(folder.parents), folder], Path(os.path.realpath(home))
+    return path[path.index(begin) if begin in path else 0 :]
+
+
 def doubt(folder: Path, *, make: bool = False) -> str:
     """Why others may have put files into a folder, whose path has no links; empty where they cannot.
 
@@ -58,8 +65,7 @@ def doubt(folder: Path, *, make: bool = False) -> str:
     Raises:
         OSError: it is missing, or cannot be made.
     """
-    path, home = [*reversed(folder.parents), folder], os.path.realpath(os.path.expanduser("~"))
-    for place in path[path.index(Path(home)) if Path(home) in path else 0 :]:
+    for place in _looked_at(folder, os.path.expanduser("~")):
         if make and not os.path.lexists(place):
             place.mkdir(0o700, exist_ok=True)
         found = place.lstat()

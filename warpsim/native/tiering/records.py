@@ -45,10 +45,10 @@ class Records:
             sorted(maybe_undefined),
             described(stops),
         )
-        self._name = partial(digest, note_of(plan.kernel), plan.name, what, images.made_by())
+        self._name = digest(note_of(plan.kernel), plan.name, what, images.made_by())
 
     def _key(self, place: Place, options: Options, signature: Signature | None = None) -> str:
-        return self._name(place, tuple(options), _dumps(signature))
+        return digest(self._name, place, tuple(options), _dumps(signature))
 
     def region(self, place: Place, options: Options) -> Region | None:
         """A region of which there is code on disk."""
