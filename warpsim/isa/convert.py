@@ -25,8 +25,8 @@ def _takes_wider(op: Op) -> bool:
     return not any(word in TYPES and (word[:2] in ("bf", "ue") or word[0] == "e") for word in op.modifiers)
 
 
-_CONVERTS = Traits(special_registers=True)
-_cvt = functools.partial(instruction, anchor=CVT, relaxed=_takes_wider, traits=_CONVERTS)
+_cvt = functools.partial(instruction, anchor=CVT, relaxed=_takes_wider)
+_of_integers = functools.partial(_cvt, types=_PAIR, traits=Traits(special_registers=True))
 
 
 def _contains(outer: ScalarType, inner: ScalarType) -> bool:
@@ -36,15 +36,14 @@ def _contains(outer: ScalarType, inner: ScalarType) -> bool:
     return outer.signed and outer.bits > inner.bits
 
 
-@_cvt(f"cvt.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};", types=_PAIR)
+@_of_integers(f"cvt.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};")
 def cvt_integer(op: Op, a: Lanes) -> Lanes:
     """Widen, or keep the low bits."""
     return a.astype(op.dtype.dtype)
 
 
-@_cvt(
+@_of_integers(
     f"cvt.sat.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};",
-    types=_PAIR,
     legal=lambda op: "every value fits: .sat has no effect" if _contains(op.dtype, op.atype) else None,
 )
 def cvt_integer_sat(op: Op, a: Lanes) -> Lanes:
@@ -371,7 +370,6 @@ def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     relaxed=True,
     needs=(72, (6, 5)),
     gates={"u4": (75, (6, 5)), "s4": (75, (6, 5)), "u2": (75, (6, 5)), "s2": (75, (6, 5))},
-    traits=_CONVERTS,
 )
 def cvt_pack(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """Clamp and pack a and b, a in the upper part; c moves up to make room."""

@@ -12,14 +12,13 @@ import numpy as np
 from warpsim.isa.convert import CVT
 from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
-from warpsim.isa.traits import Traits
 from warpsim.numerics import convert
 from warpsim.numerics.arrays import BF16, F16, F32, halves
 
 _GREATEST = float(np.finfo(np.float32).max)
 _FAMILIES = ("100f", "110f", "120f")
 _FIXED = (("100a", "103a", "107a", "110a", "120a", "121a"), (9, 1))
-_cvt = functools.partial(instruction, anchor=CVT, relaxed=False, traits=Traits(special_registers=True))
+_cvt = functools.partial(instruction, anchor=CVT, relaxed=False)
 _FP6 = "{ .e2m3x2, .e3m2x2 }"
 _BYTES = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2 }"
 _ALL = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2, .e2m1x2 }"

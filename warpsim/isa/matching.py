@@ -27,6 +27,7 @@ class TypedOperand:
     spaces: frozenset[str] | None
     checked_as: ScalarType | None = None
     single: Target | None = None
+    no_specials: Target | None = None
     register: bool = False
     relaxed: bool = False
     exact: bool = False
@@ -365,6 +366,7 @@ def _typed(spec: OperandSpec, op: Op) -> TypedOperand:
         None if spaces is None else frozenset(space.split("::")[0].lstrip(".") for space in spaces),
         None if registers_of is None else _type_of(registers_of, op),
         chosen(spec.single, op),
+        chosen(spec.no_specials, op),
         chosen(spec.register, op),
         chosen(spec.relaxed, op),
         chosen(spec.exact, op),
@@ -442,7 +444,7 @@ def wide(root: str, op: Op, spaces: Collection[str] | None) -> bool:
     """Whether the assembler rejects an address in a 32-bit register; ``spaces`` are its possible state spaces."""
     if root == "mbarrier":
         return not _shared(op)
-    if root == "prefetch" and "tensormap" in op.text:
+    if (root == "prefetch" and "tensormap" in op.text) or "async" in op.modifiers:
         return False
     return root in _WIDE and (spaces is None or "global" in spaces)
 
@@ -450,6 +452,8 @@ def wide(root: str, op: Op, spaces: Collection[str] | None) -> bool:
 def whole(root: str, op: Op, operand: str, bits: int) -> bool:
     """Whether the assembler refuses an operand's address in a register of 8 or 16 ``bits``; elsewhere it extends it and warns."""
     words = op.text.split(".")
+    if root == "createpolicy" or (root == "prefetch" and "tensormap" in words):
+        return True
     if root == "cp":
         if "bulk" in words:
             return (
@@ -462,8 +466,8 @@ def whole(root: str, op: Op, operand: str, bits: int) -> bool:
     if root in ("ldmatrix", "stmatrix"):
         return not _shared(op)
     if root in ("st", "red"):
-        return words[1] == "bulk" or (words[1] == "async" and operand != "bar")
-    pairs = {("multimem", "red"), ("prefetch", "tensormap"), ("tensormap", "replace")}
+        return words[1] == "bulk" or (words[1] == "async" and (operand != "bar" or not _shared(op)))
+    pairs = {("multimem", "red"), ("tensormap", "replace")}
     return root == "wmma" or (root, words[1] if len(words) > 1 else "") in pairs
 
 

@@ -292,6 +292,7 @@ def _integer_gate(op: Op) -> Gate:
     types={"a": ".b32", "b": ".b32"},
     checked_as=dict.fromkeys("ab", lambda op: ".u32" if op.shape == "m8n8k16" else None),  # the assembler's oldest form
     single={"b": 100},
+    no_specials=dict.fromkeys("abc", lambda op: 90 if op.atype.bits == 4 else None),
     legal=integer_shapes("m8n8k16 m16n8k16 m16n8k32", "m8n8k32 m16n8k32 m16n8k64"),
     gate=_integer_gate,
 )
@@ -310,6 +311,7 @@ def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     .dtype = { .s32 };  .atype = { .b1 };  .btype = { .b1 };  .ctype = { .s32 };
     """,
     types={"a": ".b32", "b": ".b32"},
+    no_specials=dict.fromkeys("abc", lambda op: 90 if op.bitop == "xor" else 100),
     needs=(75, (7, 0)),
     legal=disordered,
     gates={"and": (80, (7, 1)), "m16n8k128": (80, (7, 0)), "m16n8k256": (80, (7, 0))},

@@ -143,7 +143,7 @@ def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Functio
         },
         vectors=VECTORS,
         checked_as={"d": _sums, "c": _sums},
-        single=dict.fromkeys("dabc", lambda op: mma.WITHOUT_FP8 if op.atype.name in mma.FP8 else None),
+        single=dict.fromkeys("dabce", lambda op: mma.WITHOUT_FP8 if op.atype.name in mma.FP8 else None),
         registers=("a", "b", "e"),
         constants={"f": selectors},
         legal=_legal,

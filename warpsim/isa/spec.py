@@ -118,7 +118,8 @@ class OperandSpec:
     ``rule`` determines its type; ``count`` is its number of elements (None: not a vector). ``constant``: it must be an
     immediate; ``register``: it must not be one; ``limit``: the allowed immediates. ``coordinates`` names what follows
     the comma in its brackets, which is part of the same argument. ``bits``: numbers in its vectors are bits. ``bare`` is what the assembler accepts for it without
-    brackets. ``checked_as`` is the type whose registers it takes, if that is not its own; ``single``: targets where its elements are single operands. ``sign`` is ``-`` for a mandatory minus, ``{-}`` for an optional one, or empty.
+    brackets. ``checked_as`` is the type whose registers it takes, if that is not its own; ``single``: targets where its elements are single operands;
+    ``no_specials``: targets where none of them is a special register. ``sign`` is ``-`` for a mandatory minus, ``{-}`` for an optional one, or empty.
     """
 
     name: str
@@ -141,6 +142,7 @@ class OperandSpec:
     exact: PerOp[bool] = False
     checked_as: PerOp[str | None] = None
     single: PerOp[Target | None] = None
+    no_specials: PerOp[Target | None] = None
     spaces: PerOp[Collection[str] | str | None] = None
     bare: PerOp[str | None] = None
     coordinates: tuple[str, ...] = ()
@@ -280,6 +282,8 @@ class Declaration:
     single: Mapping[str, PerOp[Target | None]] = {}
     """Operand -> the targets for which the assembler makes other instructions of this one, so that each element of the vector
     must be what they take: mov where it multiplies, add where it is summed. Its own type counts there, not ``checked_as``."""
+    no_specials: Mapping[str, PerOp[Target | None]] = {}
+    """Operand -> the targets for which the assembler passes it to other instructions or a function, which take no special registers."""
     spaces: Mapping[str, PerOp[Collection[str] | str | None]] = {}
     """Address operand -> the spaces of a symbol in it (``{"shared"}``); by default the slot ``space`` or ``ss``."""
     bare: Mapping[str, PerOp[str | None]] = {}
@@ -412,6 +416,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: Declaration)
                 exact=_named(options.exact, atom.name),
                 checked_as=options.checked_as.get(atom.name),
                 single=options.single.get(atom.name),
+                no_specials=options.no_specials.get(atom.name),
                 spaces=options.spaces.get(atom.name, _space_slot(slots)) if kind == "address" else None,
                 bare=options.bare.get(atom.name),
                 coordinates=atom.extra,

@@ -155,19 +155,20 @@ def _uniform(taddr: Lanes, report: ReportPort) -> None:
         )
 
 
-@_move(
+_store = functools.partial(_move, anchor="tcgen05-instructions-tcgen05-st", single={"r": 100}, no_specials={"r": 100})
+
+
+@_store(
     f"""
     tcgen05.st.sync{{.aligned}}.shape.num{{.unpack}}.b32 [taddr], r;
     .shape = {{ .16x64b, .16x128b, .16x256b, .32x32b }}; {_NUM} .unpack = {{ .unpack::16b }};
-    """,
-    anchor="tcgen05-instructions-tcgen05-st",
+    """
 )
-@_move(
+@_store(
     f"""
     tcgen05.st.sync{{.aligned}}.shape.num{{.unpack}}.b32 [taddr], immHalfSplitoff, r;
     .shape = {{ .16x32bx2 }}; {_NUM} .unpack = {{ .unpack::16b }};
-    """,
-    anchor="tcgen05-instructions-tcgen05-st",
+    """
 )
 def st(
     op: Op,

@@ -80,7 +80,7 @@ def _field(op: Op) -> str:
     tensormap.replace.tile.global_stride{{.ss}}.b1024.b64 [address], order, value;
     .field = {{ .box_dim, .global_dim, .element_stride }}; {_SPACES}
     """,
-    types={"order": ".u32", "value": lambda op: ".b64" if "global_stride" in op.modifiers else ".b32"},
+    types={"order": ".u32", "value": lambda op: TYPES["b64" if "global_stride" in op.modifiers else "u32"]},
     constants={"order": (0, 4)},
 )
 def replace_ordered(

@@ -51,6 +51,7 @@ def _lookup(start: str, levels: str = "") -> Callable[[Function], Function]:
                 enclosed=("dx", "dy"),
                 spaces={"a": {"texref"}},
                 checked_as={"d": lambda op: ".b32" if op.dtype.name == "f32" else None, "dx": ".f32", "dy": ".f32"},
+                no_specials=dict.fromkeys(("dx", "dy"), lambda op: 90 if op.geom == "3d" else None),
                 legal=_illegal,
             )(function)
         return function
@@ -210,6 +211,7 @@ def query(op: Op, a: Address, *, textures: TexturePort) -> Lanes:
     "istypep.type p, a; .type = { .texref, .samplerref, .surfref };",
     anchor="texture-instructions-istypep",
     types={"p": ".pred", "a": ".b64"},
+    checked_as={"a": ".u64"},
 )
 def istypep(op: Op, a: Lanes, *, textures: TexturePort) -> Lanes:
     """p = whether a is the address of an opaque variable of the type; an object made at run time is none."""

@@ -7,7 +7,7 @@ from warpsim.isa.spec import Op
 from warpsim.program.initial_values import OPAQUE, float_bits
 from warpsim.program.problems import Mismatch, unfit
 from warpsim.program.program import ADDRESS, Operand, Param, Register, Variable, vector
-from warpsim.program.values import Values, address_of, plain
+from warpsim.program.values import Values, address_of, is_special, plain
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType
 
@@ -44,6 +44,9 @@ def address(values: Values, node: ast.Operand) -> Operand:
         _texture_coordinates(values, node)
     if spec.coordinates == ("coordinates",) and "texref" in named and _independent(values):
         message = f"{values.op.text} is written [a, sampler, coordinates] where .target has texmode_independent"
+        raise unfit(node.span, message, 3)
+    if "sampler" in spec.coordinates and not _independent(values) and not _has_own_sampler(values):
+        message = f"{values.op.text} takes a sampler where .target has texmode_independent"
         raise unfit(node.span, message, 3)
     parts = zip(spec.coordinates, node.extra, strict=True)
     extra = tuple([_sampler(values, e) if name == "sampler" else _coordinate(values, e) for name, e in parts])
@@ -96,11 +99,29 @@ def _coordinates(values: Values, node: ast.Address, count: int) -> None:
         raise unfit(given.span, f"coordinates are integers of 32 bits, not .{among.name}", 3)
     if among is None and any(isinstance(element, ast.Float) for element in given.elements):
         raise unfit(given.span, "coordinates are integers of 32 bits", 3)
+    for element in given.elements if _moved(values) else ():
+        special = isinstance(element, ast.Name) and is_special(element)
+        if special or (isinstance(element, ast.Float) and element.width == 64):
+            raise unfit(element.span, "coordinates are registers or numbers of 32 bits for this target", 3)
+
+
+def _moved(values: Values) -> bool:
+    """Whether the assembler moves the operands of a bulk copy to others first: since sm_120, of one to the cluster's shared memory."""
+    copies = {"bulk", "shared::cluster", "global"} <= {*values.op.modifiers}
+    return copies and values.resolver.has((120, None))
 
 
 def _independent(values: Values) -> bool:
     """Whether textures have samplers of their own."""
     return "texmode_independent" in values.resolver.module.target
+
+
+def _has_own_sampler(values: Values) -> bool:
+    """Whether the assembler takes a sampler in unified mode, too: beside few textures."""
+    op = values.op
+    if op.geom == "3d":
+        return "level" not in op.modifiers and not ("grad" in op.modifiers and values.resolver.has((90, None)))
+    return op.geom in ("1d", "2d") or (op.geom == "cube" and "level" in op.modifiers)
 
 
 def _opaque(values: Values, symbol: Variable | Param, node: ast.Address) -> Operand:
@@ -124,6 +145,8 @@ def _sampler(values: Values, node: ast.Operand) -> Operand:
     raise unfit(node.span, "a sampler is a .samplerref variable, or a 64-bit register with the address of one", 2)
 
 
+_INDEX = {"a1d": 0, "a2d": 0, "acube": 0, "a2dms": 1}
+"""Where a texture's index stands among its coordinates. A surface's is one of them, and so is the number of a sample."""
 _AXES = {"1d": 1, "2d": 2, "3d": 3, "a1d": 2, "a2d": 3, "cube": 3, "acube": 4, "2dms": 3, "a2dms": 4}
 
 
@@ -135,18 +158,20 @@ def _texture_coordinates(values: Values, node: ast.Address) -> None:
         message = f"{op.text} takes {max(_AXES[op.geom], 1)} coordinates, in 1, 2 or 4 elements"
         raise Mismatch("operand-count", given.span, message, weight=4)
     floating = _floating(op)
-    if op.geom[0] == "a" or op.geom == "2dms":
-        index, elements = elements[:1], elements[1:]
-        among = values.among(index)
-        if isinstance(index[0], ast.Float) or (among is not None and not _is_coordinate(among, "us")):
-            raise unfit(index[0].span, "an index is of .u32", 3)
+    at = _INDEX.get(op.geom) if op.text.startswith("t") else None
+    if at is not None:
+        among = values.among(elements[at : at + 1])
+        if isinstance(elements[at], ast.Float) or (among is not None and not _is_coordinate(among, "us")):
+            raise unfit(elements[at].span, "an index is of .u32", 3)
     wanted = f"a coordinate here is of .{'f32' if floating else 's32'}"
-    among = values.among(elements)
+    among = values.among(elements, at)
     kinds = ("usf" if isinstance(given, ast.Vector) else "f") if floating else "us"
     if among is not None and not _is_coordinate(among, kinds):
         raise unfit(given.span, f"{wanted}, not .{among.name}", 3)
-    for element in elements:
-        if isinstance(element, ast.Integer) if floating else (isinstance(element, ast.Float) and among is None):
+    for n, element in enumerate(elements):
+        if n == at:
+            continue
+        if isinstance(element, ast.Integer) if floating else isinstance(element, ast.Float) and among is at is None:
             raise unfit(element.span, wanted, 2)
 
 
@@ -188,6 +213,10 @@ def _in_register(values: Values, register: Register, node: ast.Name) -> Operand:
     if type.bits == 32 and wide(op.text.split(".")[0], op, typed.spaces):
         message = f"{register.name} has 32 bits: a generic address and one of global memory have 64"
         raise unfit(node.span, message, 3, "widen it with cvt.u64.u32, or name the state space")
+    least = 32 if typed.spec.name in ("dst", "bar") else 64
+    if type.bits < least and _moved(values):
+        message = f"{register.name} has {type.bits} bits: {op.text} takes an address of {least} for this target"
+        raise unfit(node.span, message, 3, "widen it with cvt")
     if type.bits < 32 and whole(op.text.split(".")[0], op, typed.spec.name, type.bits):
         message = f"{register.name} has {type.bits} bits: {op.text} takes an address of 32 or 64"
         raise unfit(node.span, message, 3, "widen it with cvt.u64.u16")

@@ -76,7 +76,7 @@ def _elements(values: Values, type: ScalarType, node: ast.Vector) -> Operand:
             parts.append(values.value(type, element))
         return vector(parts)
     whole, elements = values.typed, tuple(map(plain, node.elements))
-    single = whole.single is not None and values.resolver.has((whole.single, None))
+    single = values.is_single()
     if single:
         whole = attrs.evolve(whole, checked_as=None)
     among = values.among(elements)
@@ -112,7 +112,7 @@ def _check_numbers(values: Values, type: ScalarType, elements: tuple[ast.Operand
         raise unfit(elements[0].span, f"the first element of {values.what} must be a register", 2)
     if values.typed.spec.bits or not (type.kind == "f" or type.name.endswith("f16x2")):
         return
-    for element in elements[0 if values.traits.special_registers else 1 :]:
+    for element in elements[1:]:
         if isinstance(element, ast.Integer):
             message = f"an integer literal cannot be {values.what} (.{type.name})"
             raise unfit(element.span, message, 2, "write 0f... or a decimal point")

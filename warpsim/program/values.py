@@ -157,25 +157,37 @@ class Values:
             needs = f".target sm_{gate[0]} and " if gate[0] else ""
             message = f"{node.text} needs {needs}PTX .version {gate[1][0]}.{gate[1][1]}"
             raise Mismatch("target", node.span, message, weight=5)
-        if type.bits not in SPECIAL_WIDTHS.get(root, (special.bits,)) or type.kind == "f":
-            message = f"{node.text} is .{special.name}; {self.what} is .{type.name}"
-            raise unfit(node.span, message, 2)
         if s.dest:
             raise unfit(node.span, f"{node.text} cannot be written", 2)
+        if self.typed.no_specials is not None and self.resolver.has((self.typed.no_specials, None)):
+            raise unfit(node.span, f"{self.what} cannot hold a special register for this target", 2, "read it with mov")
+        among = self.typed.among
+        if not (self._takes(type, among) if among is not None else self._reads(type, special, root)):
+            message = f"{node.text} is .{special.name}; {self.what} is .{type.name}"
+            raise unfit(node.span, message, 2)
         return Operand(type if special.kind != "p" else special, special=name)
+
+    def _reads(self, type: ScalarType, special: ScalarType, root: str) -> bool:
+        """Whether a special register is read as this type: cvt reads the low bits."""
+        if self.typed.relaxed and type.bits < special.bits:
+            return type.kind != "f"
+        return type.kind != "f" and type.bits in SPECIAL_WIDTHS.get(root, (special.bits,))
 
     # ---- registers and numbers ---------------------------------------------------------------
 
-    def among(self, elements: tuple[ast.Operand, ...]) -> ScalarType | None:
+    def among(self, elements: tuple[ast.Operand, ...], index: int | None = None) -> ScalarType | None:
         """The type as which the assembler compares the registers of a vector: their own, or bits of its size where they, or numbers
-        beside them, differ. None without registers; raises `Mismatch` for registers or numbers that cannot stand together."""
+        beside them, differ. None without registers; raises `Mismatch` for registers or numbers that cannot stand together. What
+        stands at ``index`` is bits, whatever its type."""
         types: set[str] = set()
         kind = "b"
         sizes: dict[str, set[int]] = {"register": set(), "special": set(), "number": set()}
-        for node in elements:
+        for at, node in enumerate(elements):
             if (found := self._element(node)) is None:
                 continue
             before, (what, name, kind, bits) = kind, found
+            if at == index:
+                name, kind = f"b{bits}", "b"
             types.add(name)
             sizes[what].add(bits)
             if "b" not in (before, kind) and before != kind:  # only neighbours are compared
@@ -184,8 +196,8 @@ class Values:
         registers = sizes["register"] | sizes["special"]
         if len(registers) > 1:
             raise unfit(elements[0].span, "the registers of a vector must have the same size", 3)
-        if sizes["special"] == {32} and sizes["number"] and not sizes["register"]:
-            raise unfit(elements[0].span, "numbers beside special registers need another register beside them", 2)
+        if 32 in sizes["special"] and sizes["number"]:
+            raise unfit(elements[0].span, "numbers cannot stand beside a special register of 32 bits", 2)
         if not registers:
             return None
         return TYPES[types.pop() if len(types) == 1 else f"b{registers.pop()}"]
@@ -213,11 +225,17 @@ class Values:
             message = f"{self.what} must be a constant{limits_in_words(self.typed.limit)}"
             raise Mismatch("immediate-range", span, message, weight=3)
         seen = self.typed.among or register.type
+        if seen.kind == "f" and type.kind == "b" and self.typed.count is None and self.is_single():
+            raise unfit(span, f"{self.what} cannot be a .{seen.name} register for this target", 2, "declare it as .b32")
         if seen is not type and not self._takes(type, seen):
             kind = register.type.name
             message = f"{register.name} is a .{kind} register; {self.what} is .{type.name}"
             raise unfit(span, message, 2, f"declare it as .{type.name} or .b{type.bits}" if type.bits >= 16 else "")
         return Operand(type, register, negated)
+
+    def is_single(self) -> bool:
+        """Whether the assembler makes an operand of its own of each element, for this target."""
+        return self.typed.single is not None and self.resolver.has((self.typed.single, None))
 
     def immediate(self, type: ScalarType, node: ast.Integer | ast.Float) -> Operand:
         """Check a number against the form's limits."""
