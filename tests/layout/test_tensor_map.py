@@ -81,12 +81,9 @@ def test_arguments_that_the_driver_refuses(changes: dict[str, Any]) -> None:
 def test_a_map_made_of_zeros_has_one_dimension():
     """Compilers fill a map with zeros and give it only what is not 0: of a rank that is counted from 0, nothing for one
     dimension."""
-    raw = bytearray(128)
-    for field, value in (("magic", tensor_map.MAGIC), ("dims", 100), ("box", 32), ("element_strides", 1)):
-        offset, size = tensor_map.place_of(field)
-        raw[offset : offset + size] = value.to_bytes(size, "little")
+    bits = sum(tensor_map.PLACES[field].write(value) for field, value in (("global_dim", 100), ("box_dim", 32)))
 
-    found = tensor_map.decode(bytes(raw))
+    found = tensor_map.decode(bits.to_bytes(128, "little"))
 
     assert (found.rank, found.dims, found.box, found.strides) == (1, (100,), (32,), ())
     assert tensor_map.problem(found) is None

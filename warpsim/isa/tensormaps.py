@@ -10,7 +10,7 @@ from warpsim.isa.ports import Address, Lanes, MemoryPort, ReportPort, constant_o
 from warpsim.isa.spec import LowBits, Op, instruction
 from warpsim.isa.traits import Traits
 from warpsim.layout import tensor_map
-from warpsim.types import TYPES, bits_type
+from warpsim.types import TYPES
 
 _common = functools.partial(
     instruction,
@@ -32,21 +32,35 @@ def _store(
     active: Lanes,
     report: ReportPort,
 ) -> None:
-    """Change a field; the bytes are then a map."""
-    space = op.ss or ""
-    past = memory.residue(address, tensor_map.LAYOUT.itemsize)
+    """Change a field word by word, as ptxas does it."""
+    space, place = op.ss or "", tensor_map.PLACES[field]
+    past = memory.residue(address, tensor_map.SIZE)
     wrong = (past != 0) & active
     if wrong.any():
         report(
             "tensor-map",
-            f"the map starts {first_of(past, wrong)} bytes past a multiple of {tensor_map.LAYOUT.itemsize} bytes, its size",
+            f"the map starts {first_of(past, wrong)} bytes past a multiple of {tensor_map.SIZE} bytes, its size",
             wrong,
-            advice=f"align the map to {tensor_map.LAYOUT.itemsize} bytes",
+            advice=f"align the map to {tensor_map.SIZE} bytes",
         )
-    offset, nbytes = tensor_map.place_of(field, order)
-    kind = bits_type(8 * nbytes)
-    memory.store(space, memory.advance(address, offset), kind, (value.astype(kind.dtype),))
-    memory.store(space, address, TYPES["u32"], (np.array([tensor_map.MAGIC], np.uint32),))
+    number = (value.astype(np.uint64) - np.uint64(place.less)) >> np.uint64(place.shift)
+    word: Lanes
+    for offset, first, width, low in place.words(order):
+        at, mask = memory.advance(address, offset), np.uint32((1 << width) - 1)
+        word = (number >> np.uint64(low)).astype(np.uint32) & mask
+        if width < 32:
+            (old,) = memory.load(space, at, TYPES["b32"])
+            word = old & ~(mask << first) | word << first
+        memory.store(space, at, TYPES["b32"], (word,))
+
+
+def _store_type(memory: MemoryPort, op: Op, address: Address, value: Lanes, active: Lanes, report: ReportPort) -> None:
+    """Change the element type; one that rounds does so ever after."""
+    name = tensor_map.ELEMENT_TYPES[constant_of(value)]
+    number, rounds = tensor_map.stored_type(tensor_map.DATA_TYPES.index(name))
+    if rounds:
+        _store(memory, op, address, "rounds", 0, np.array([1]), active, report)
+    _store(memory, op, address, "elemtype", 0, np.array([number]), active, report)
 
 
 @_common(
@@ -64,14 +78,7 @@ def replace_single(
     if "rank" in op.modifiers:
         _store(memory, op, address, "rank", 0, value + value.dtype.type(1), active, report)
     else:
-        _store(memory, op, address, "address", 0, value, active, report)
-
-
-_FIELDS = {"box_dim": "box", "global_dim": "dims", "global_stride": "strides", "element_stride": "element_strides"}
-
-
-def _field(op: Op) -> str:
-    return next(_FIELDS[word] for word in op.modifiers if word in _FIELDS)
+        _store(memory, op, address, "global_address", 0, value, active, report)
 
 
 @_common(
@@ -87,9 +94,8 @@ def replace_ordered(
     op: Op, address: Address, order: Lanes, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> None:
     """Change a dimension's entry; a stride is that of the next dimension, in bytes."""
-    n = constant_of(order)
-    if _field(op) != "strides" or n < 4:
-        _store(memory, op, address, _field(op), n, value, active, report)
+    field = "global_stride" if "global_stride" in op.modifiers else op.field or ""
+    _store(memory, op, address, field, constant_of(order), value, active, report)
 
 
 @_common(
@@ -104,13 +110,10 @@ def replace_choice(
     op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> None:
     """Change the element type, interleave layout, swizzle or fill mode."""
-    number = constant_of(value)
     if op.field == "elemtype":
-        number = tensor_map.DATA_TYPES.index(tensor_map.ELEMENT_TYPES[number])
-        if tensor_map.is_tf32(number):
-            _store(memory, op, address, "rounds", 0, np.array([1], np.uint32), active, report)
-    names = {"elemtype": "data_type", "interleave_layout": "interleave", "swizzle_mode": "swizzle"}
-    _store(memory, op, address, names.get(op.field, "oob_fill"), 0, np.array([number], np.uint32), active, report)
+        _store_type(memory, op, address, value, active, report)
+    else:
+        _store(memory, op, address, op.field or "", 0, value, active, report)
 
 
 @_common(
@@ -123,7 +126,7 @@ def replace_atomicity(
     op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> None:
     """Change what a swizzle of 128 bytes keeps together: 16 bytes, 32, 32 of which it swaps halves of 16, or 64."""
-    _store(memory, op, address, "atomicity", 0, value, active, report)
+    _store(memory, op, address, "swizzle_atomicity", 0, value, active, report)
 
 
 @_common(
@@ -136,7 +139,7 @@ def replace_swizzle_96(
     op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> None:
     """Change the swizzle to that of 96 bytes."""
-    _store(memory, op, address, "swizzle", 0, value, active, report)
+    _store(memory, op, address, "swizzle_mode", 0, value, active, report)
 
 
 @_common(
@@ -149,7 +152,7 @@ def replace_packed(
     op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> None:
     """Change the element type to a packed one."""
-    _store(memory, op, address, "data_type", 0, value, active, report)
+    _store_type(memory, op, address, value, active, report)
 
 
 @instruction(

@@ -1,43 +1,86 @@
-"""Tensor maps: 128 bytes in this simulator's own encoding, and the elements of a box.
+"""Tensor maps: the bits of their 128 bytes, and the elements of a box.
 
-The bytes are opaque, as on a GPU; `tensormap.replace` edits them through the offsets below.
+The bits are those of an H200: what its driver's cuTensorMapEncode functions write, and what ptxas makes of
+``tensormap.replace``, which for GPUs since sm_100 has more of them. No manual has them; clients that know them write maps
+themselves. All are in the first 64 bytes, and an H200 ignores those without a name here (CuTe DSL sets bits 65 and 85). Bit 66
+says here that cuTensorMapEncodeIm2colWide made a map, which an H200's driver leaves out.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 
 import attrs
-import numpy as np
 
 from warpsim.records import frozen
 
-MAGIC = 0x5754_4D31
-_PLACES = {
-    "magic": ("u4", 0),
-    "data_type": ("u1", 4),
-    "rank": ("u1", 5),
-    "interleave": ("u1", 6),
-    "swizzle": ("u1", 7),
-    "l2_promotion": ("u1", 8),
-    "oob_fill": ("u1", 9),
-    "im2col": ("u1", 10),
-    "rounds": ("u1", 11),
-    "atomicity": ("u1", 12),
-    "address": ("u8", 16),
-    "dims": ("5u8", 24),
-    "element_strides": ("5u1", 74),
-    "box": ("5u2", 64),
-    "strides": ("4u8", 80),
-    "lower": ("3i2", 112),
-    "upper": ("3i2", 118),
-    "channels": ("u2", 124),
-    "pixels": ("u2", 126),
+
+@frozen
+class Place:
+    """Where a field is: its ``pieces``, low to high, each as its first bit, its width, and the bits from one entry to the next."""
+
+    pieces: tuple[tuple[int, int, int], ...]
+    less: int = 0
+    """What is subtracted from a value to store it,"""
+    shift: int = 0
+    """and how far it is then shifted."""
+
+    def read(self, bits: int, order: int = 0) -> int:
+        """The value of an entry."""
+        value, low = 0, 0
+        for first, width, step in self.pieces:
+            value |= (bits >> first + order * step & (1 << width) - 1) << low
+            low += width
+        return (value << self.shift) + self.less
+
+    def signed(self, bits: int, order: int) -> int:
+        """The value of an entry of one piece in two's complement."""
+        sign = 1 << self.pieces[0][1] - 1
+        return (self.read(bits, order) ^ sign) - sign
+
+    def write(self, value: int, order: int = 0) -> int:
+        """The bits of an entry."""
+        bits, value = 0, value - self.less >> self.shift
+        for first, width, step in self.pieces:
+            bits |= (value & (1 << width) - 1) << first + order * step
+            value >>= width
+        return bits
+
+    def words(self, order: int) -> Iterator[tuple[int, int, int, int]]:
+        """The 32-bit words that hold an entry: offset in bytes; first bit and width there; first bit in the stored value."""
+        low = 0
+        for first, width, step in self.pieces:
+            for part in range(0, width, 32):
+                word, bit = divmod(first + order * step + part, 32)
+                yield 4 * word, bit, min(width, 32), low + part
+            low += width
+
+
+SIZE = 128
+"""Bytes of a map."""
+PLACES = {
+    "global_address": Place(((0, 64, 0),)),
+    "im2col": Place(((64, 1, 0), (66, 1, 0))),
+    "rank": Place(((68, 3, 0),), less=1),
+    "elemtype": Place(((71, 4, 0),)),
+    "interleave_layout": Place(((75, 2, 0),)),
+    "swizzle_mode": Place(((77, 2, 0), (86, 1, 0))),
+    "fill_mode": Place(((79, 1, 0),)),
+    "rounds": Place(((80, 1, 0),)),
+    "l2_promotion": Place(((81, 2, 0),)),
+    "swizzle_atomicity": Place(((83, 3, 0),)),
+    "global_stride": Place(((96, 32, 32), (224, 4, 4)), shift=4),
+    "global_dim": Place(((256, 32, 32),), less=1),
+    "element_stride": Place(((416, 3, 3),), less=1),
+    "box_dim": Place(((440, 8, 8),), less=1),
+    "pixels": Place(((480, 16, 0),), less=1),
 }
-"""The format and offset of each field."""
-_FORMATS, _OFFSETS = zip(*_PLACES.values(), strict=True)
-LAYOUT = np.dtype({"names": list(_PLACES), "formats": _FORMATS, "offsets": _OFFSETS, "itemsize": 128})
+"""The fields, those that tensormap.replace changes by its names; ``box_dim`` of an im2col map has its channels alone."""
+_LOWER, _UPPER = 448, 464
+_CORNER_BITS = {1: 16, 2: 8, 3: 5}
+"""The corners of a bounding box: their first bits, and the bits of an entry by how many there are."""
 DATA_TYPES = (
     "UINT8",
     "UINT16",
@@ -58,6 +101,8 @@ DATA_TYPES = (
 )
 ELEMENT_TYPES = (*DATA_TYPES[:8], "FLOAT32_FTZ", "FLOAT64", "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ", *DATA_TYPES[13:])
 """Data types by the numbers of tensormap.replace (PTX ISA, tensormap.replace, new_val of .elemtype)."""
+_STORED_TYPES = tuple(t for t in ELEMENT_TYPES if not t.startswith("TFLOAT32"))
+"""Data types by the numbers in a map, where those that round are FLOAT32 and FLOAT32_FTZ."""
 SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 1, 4, 4)
 """Bytes that a copy moves as a unit: an element, or a part of 16 packed ones."""
 FIRST_PACKED = DATA_TYPES.index("16U4_ALIGN8B")
@@ -151,57 +196,87 @@ class Fields:
         return _NAN & ((1 << 8 * self.itemsize) - 1) if self.oob_fill else 0
 
 
-def place_of(field: str, order: int = 0) -> tuple[int, int]:
-    """Offset and size in bytes of a field in the encoding, or of its entry ``order``."""
-    assert LAYOUT.fields is not None
-    dtype, offset = LAYOUT.fields[field][:2]
-    return offset + order * dtype.base.itemsize, dtype.base.itemsize
+def stored_type(data_type: int) -> tuple[int, bool]:
+    """The number of a data type in a map, and whether loads round."""
+    name = DATA_TYPES[data_type]
+    return _STORED_TYPES.index(name.removeprefix("T")), is_tf32(data_type)
 
 
 def encode(fields: Fields) -> bytes:
     """Encode a map as 128 bytes."""
-    out = np.zeros(1, LAYOUT)
-    row = out[0]
-    row["magic"] = MAGIC
-    for name in ("data_type", "rank", "interleave", "l2_promotion", "oob_fill", "im2col", "address"):
-        row[name] = getattr(fields, name)
     mode = 4 if fields.swizzle == SWIZZLE_96B else min(fields.swizzle, 3)
-    row["swizzle"], row["atomicity"] = mode, fields.swizzle - mode if mode == 3 else 0
-    row["rounds"] = fields.rounds
-    row["channels"], row["pixels"] = fields.channels, fields.pixels
-    for name in ("dims", "element_strides", "box", "strides", "lower", "upper"):
-        values = getattr(fields, name)
-        row[name][: len(values)] = values
-    return out.tobytes()
+    number, _ = stored_type(fields.data_type)
+    values = {
+        "global_address": (fields.address,),
+        "im2col": (fields.im2col,),
+        "rank": (fields.rank,),
+        "elemtype": (number,),
+        "interleave_layout": (fields.interleave,),
+        "swizzle_mode": (mode,),
+        "swizzle_atomicity": (fields.swizzle - mode if mode == 3 else 0,),
+        "fill_mode": (fields.oob_fill,),
+        "rounds": (fields.rounds,),
+        "l2_promotion": (fields.l2_promotion,),
+        "global_stride": fields.strides,
+        "global_dim": fields.dims,
+        "element_stride": fields.element_strides,
+        "box_dim": (fields.channels,) if fields.im2col else fields.box,
+        "pixels": (fields.pixels,) if fields.im2col else (),
+    }
+    bits = 0
+    for name, entries in values.items():
+        for order, value in enumerate(entries):
+            bits |= PLACES[name].write(value, order)
+    for corner, first in ((fields.lower, _LOWER), (fields.upper, _UPPER)):
+        place, count = _corners(fields.rank, fields.im2col, first)
+        for order, value in enumerate(corner[:count]):
+            bits |= place.write(value, order)
+    return bits.to_bytes(SIZE, "little")
 
 
 @functools.lru_cache(maxsize=256)
 def decode(raw: bytes) -> Fields | None:
     """Decode a map; None if the bytes are not a map."""
-    row = np.frombuffer(raw, LAYOUT)[0]
-    rank = int(row["rank"]) or 1  # a GPU stores the rank minus 1: a map of zeros without a rank has one dimension
-    if row["magic"] != MAGIC or rank > 5 or row["data_type"] >= len(SIZES):
+    bits = int.from_bytes(raw[: SIZE // 2], "little")
+
+    def read(name: str, order: int = 0) -> int:
+        return PLACES[name].read(bits, order)
+
+    rank, number, im2col = read("rank"), read("elemtype"), read("im2col")
+    if not bits or rank > 5 or number >= len(_STORED_TYPES):
         return None
-    spatial = max(rank - 2, 0)
+    name, rounds = _STORED_TYPES[number], read("rounds")
+
+    def corner(first: int) -> tuple[int, ...]:
+        place, count = _corners(rank, im2col, first)
+        return tuple(place.signed(bits, order) if order < count else 0 for order in range(rank - 2) if im2col)
+
     return Fields(
-        data_type=int(row["data_type"]),
+        data_type=DATA_TYPES.index("T" + name if rounds and name in ("FLOAT32", "FLOAT32_FTZ") else name),
         rank=rank,
-        interleave=int(row["interleave"]),
-        swizzle=_swizzle(int(row["swizzle"]), int(row["atomicity"])),
-        oob_fill=int(row["oob_fill"]),
-        address=int(row["address"]),
-        dims=tuple(int(v) for v in row["dims"][:rank]),
-        strides=tuple(int(v) for v in row["strides"][: rank - 1]),
-        box=tuple(int(v) for v in row["box"][:rank]),
-        element_strides=tuple(max(int(v), 1) for v in row["element_strides"][:rank]),  # 0 means 1, as on an H200
-        im2col=int(row["im2col"]),
-        lower=tuple(int(v) for v in row["lower"][:spatial]),
-        upper=tuple(int(v) for v in row["upper"][:spatial]),
-        channels=int(row["channels"]),
-        pixels=int(row["pixels"]),
-        l2_promotion=int(row["l2_promotion"]),
-        rounds=bool(row["rounds"]),
+        interleave=read("interleave_layout"),
+        swizzle=_swizzle(read("swizzle_mode"), read("swizzle_atomicity") & 3),
+        oob_fill=read("fill_mode"),
+        address=read("global_address"),
+        dims=tuple(read("global_dim", order) for order in range(rank)),
+        strides=tuple(read("global_stride", order) for order in range(rank - 1)),
+        box=() if im2col else tuple(read("box_dim", order) for order in range(rank)),
+        element_strides=tuple(read("element_stride", order) for order in range(rank)),
+        im2col=im2col,
+        lower=corner(_LOWER),
+        upper=corner(_UPPER),
+        channels=read("box_dim") if im2col else 0,
+        pixels=read("pixels") if im2col else 0,
+        l2_promotion=read("l2_promotion"),
+        rounds=bool(rounds),
     )
+
+
+def _corners(rank: int, im2col: int, first: int) -> tuple[Place, int]:
+    """Where a corner of a bounding box is, from a bit on, and how many entries it has there."""
+    count = 1 if im2col > IM2COL else rank - 2
+    width = _CORNER_BITS.get(count, 0)
+    return Place(((first, width, width),)), count
 
 
 def _swizzle(mode: int, atomicity: int) -> int:

@@ -419,5 +419,5 @@ def encode_im2col_wide(
 
 @call("!OO", "cuTensorMapReplaceAddress")
 def replace_address(where: int, address: int) -> None:
-    fields = present(layout.decode(bytes_at(where, layout.LAYOUT.itemsize)), "the 128 bytes are not a tensor map")
+    fields = present(layout.decode(bytes_at(where, layout.SIZE)), "the 128 bytes are not a tensor map")
     put_bytes(where, encoded(fields, address))

@@ -484,7 +484,8 @@ def _decoded(raw: bytes, rank: int, mode: str, sm: int) -> tuple[tensor_map.Fiel
     if fields is None:
         return None, "no tensor map"
     problem = tensor_map.problem(fields, rank) or tensor_map.mode_problem(fields, mode)
-    least, what = tensor_map.first_gpu(fields)
-    if not problem and sm < least:
-        problem = f"a map of {what}, which GPUs before sm_{least} do not support,"
+    if not problem:
+        least, what = tensor_map.first_gpu(fields)
+        if sm < least:
+            problem = f"a map of {what}, which GPUs before sm_{least} do not support,"
     return fields, problem or ""
