@@ -29,7 +29,7 @@ PLACES = "mul.wide.u32 %rd3, %r1, {size}; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5
 
 
 def shadow(body, x, y, size=4):
-    """Launch a body with a companion: the array that it stored to, and the report. The body begins at line 10."""
+    """Launch a body with a shadow: the array that it stored to, and the report. The body begins at line 10."""
     text = HEAD + PLACES.format(size=size) + body + "\n    ret;\n}\n"
     out = np.zeros_like(y)
     result = warpsim.load(text)["k"](1, len(y), (x, out), shadow="f64")
@@ -77,7 +77,7 @@ L:  add.f32 %f1, %f1, 0f3F800000;
 
 
 def test_an_overflow():
-    """f32 is infinite where the companion is not."""
+    """f32 is infinite where the shadow is not."""
     body = """ld.global.f32 %f1, [%rd4];
     mul.f32 %f2, %f1, %f1;
     mul.f32 %f3, %f2, 0f00000000;
@@ -106,7 +106,7 @@ L:  add.rn.f16x2 %r3, %r3, %r4;
     assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-12)
 
 
-def test_f64_has_a_companion_of_twice_its_precision():
+def test_f64_has_a_shadow_of_twice_its_precision():
     """(1/3 + 2^-30) - 1/3 - 2^-30 in f64 against fractions."""
     body = """ld.global.f64 %d1, [%rd4];
     div.rn.f64 %d2, 0d3FF0000000000000, %d1; mul.f64 %d3, %d2, %d2;
@@ -151,7 +151,7 @@ def test_what_constants_lose():
     assert result.accuracy.stores[0].exact == float(np.uint32(0x3DCCCCCD).view(np.float32)) != out[0]
 
 
-def test_comparisons_that_the_companion_decides_otherwise():
+def test_comparisons_that_the_shadow_decides_otherwise():
     """0.1 * 3 == 0.3 in f32, and not of the numbers that f32 holds."""
     tenth, third = (np.float32(v) for v in (0.1, 0.3))
     body = """ld.global.f32 %f1, [%rd4]; mul.f32 %f2, %f1, 0f40400000;
@@ -259,7 +259,7 @@ def test_what_a_product_in_tf32_leaves_out(taken):
 
 
 def test_a_product_in_f64():
-    """D = A * B + C of 1/x and 1/sqrt(x), rounded: the companion has what they lack, and what the sum loses."""
+    """D = A * B + C of 1/x and 1/sqrt(x), rounded: the shadow has what they lack, and what the sum loses."""
     body = """ld.global.f64 %d1, [%rd4]; rcp.rn.f64 %d2, %d1; sqrt.rn.f64 %d3, %d2; shl.b32 %r2, %r1, 4; cvt.u64.u32 %rd6, %r2; add.s64 %rd5, %rd2, %rd6;
     mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d4, %d5}, {%d2}, {%d3}, {%d2, %d3};
     st.global.v2.f64 [%rd5], {%d4, %d5};"""

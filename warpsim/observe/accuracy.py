@@ -1,12 +1,11 @@
-"""A shadow in higher precision: beside every float value a launch computes, what it would be without the rounding of its type.
+"""A shadow in higher precision: beside every float value that a launch computes, what it would be without the rounding of its type.
 
-A register's shadow is the *error* of its value, in f64: value and error together are the companion, of about twice the precision
-where the value is f64 itself. Exact values have no shadow. Where a value goes, its error goes: registers, selections, shuffles,
-memory, asynchronous copies. In memory an error counts as long as the bits are those for which it was stored; an integer view of
-a float has none.
+Kept is the *error* of each value, in f64: the value plus its error is its shadow, of about twice the precision where the value is
+an f64 itself. Exact values have no error. Where a value goes, its error goes: registers, selections, shuffles, memory, asynchronous
+copies. In memory an error counts as long as the bits are those for which it was stored; an integer view of a float has none.
 
-A form's body is its rounding, so the companion is not made by it but by the operation that it rounds: one of `EXACT`, or the
-product of matrices. A predicate's shadow says where the companion decides otherwise.
+A form's body is its rounding, so the shadow comes not from it but from the operation that it rounds: one of `EXACT`, or the
+product of matrices. Of a predicate it is kept where the shadow decides otherwise.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from warpsim.numerics.arrays import F32, F64, WORKSPACE, Array, DType, halves
 from warpsim.observe import accuracy_matrices as matrices
 from warpsim.observe import accuracy_tensor as tensor
 from warpsim.observe.accuracy_memory import (
-    Companions,
     Region,
+    ShadowMemory,
     Sum,
     accessed,
     bits_at,
@@ -55,13 +54,13 @@ from warpsim.observe.accuracy_values import (
     Pending,
     Recycled,
     Rule,
-    companion,
     elements,
     error_in,
     error_of,
     errors_of,
     part_of,
     rule_of,
+    shadow_value,
 )
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
@@ -81,7 +80,7 @@ class Known:
 
 
 class Accuracy(Watcher):
-    """The companions of a launch."""
+    """The shadows of a launch."""
 
     def __init__(self) -> None:
         self.found = AccuracyReport()
@@ -89,7 +88,7 @@ class Accuracy(Watcher):
         self._births: dict[tuple[int, bool], Birth] = {}
         self._pending: Pending | None = None
         self._accesses: list[MemoryAccess] = []
-        self._memory = Companions()
+        self._memory = ShadowMemory()
         self._expected: list[tensor.Expected] = []
         self._found: list[tuple[int, Sum]] = []
         self._sums: list[tuple[Group, Instruction, Sum]] = []
@@ -97,7 +96,7 @@ class Accuracy(Watcher):
         """What a step makes of memory: known before it, compared with what is there after it."""
         self._arrays = Recycled()
         self._wholes: dict[tuple[int, Part], tuple[object, Array, Array]] = {}
-        """Of registers: value and error, and the companion that they make."""
+        """Of registers: value and error, and the shadow that they make."""
 
     def batch_ended(self, machine: Machine) -> None:
         """Forget what its memories held."""
@@ -146,7 +145,7 @@ class Accuracy(Watcher):
                 tensor.store_cells(machine, group, self._pending, self._memory)
 
     def _guarded(self, group: Group, instruction: Instruction) -> None:
-        """Count the threads that the companion would branch, or execute, otherwise."""
+        """Count the threads that the shadow would branch, or execute, otherwise."""
         assert instruction.guard is not None
         slot = instruction.guard[0].index
         group.read(slot)
@@ -232,17 +231,17 @@ class Accuracy(Watcher):
         return made
 
     def _whole(self, p: Pending, number: int, part: Part, value: Array, error: Array | None, *, cached: bool) -> Array:
-        """The companion of a source."""
+        """The shadow of a source."""
         if error is None:
             return value
         register = p.rule.data[number].register
         known = None if register is None or not cached else self._wholes.get((register.index, part))
         if known is not None and known[0] is p.held[number] and known[1] is error:
             return known[2]
-        return companion(value, error)
+        return shadow_value(value, error)
 
     def _less(self, whole: Array, got: Array) -> Array:
-        """Companions less results."""
+        """Shadows less results."""
         shape = whole.shape if whole.shape == got.shape else np.broadcast_shapes(whole.shape, got.shape)
         return np.subtract(whole, got, out=self._arrays.take(shape), dtype=F64)
 
@@ -256,7 +255,7 @@ class Accuracy(Watcher):
             error = error_in(p.errors[source], (rounding.kind, 0), value) if rounding.kind in DTYPES else None
             value = part_of(value, (rounding.kind, 0)) if rounding.kind in DTYPES else value
             got = part_of(result, (rounding.to, k))
-            whole = companion(value, error)
+            whole = shadow_value(value, error)
             known = rounding.to == "f64" and error is not None and rounding.kind != "f64"
             new = error if known and error is not None else self._less(whole, got)
             made[slot, (rounding.to, k)] = self._note(
@@ -270,7 +269,7 @@ class Accuracy(Watcher):
         kind, compare = p.rule.rounding.kind, COMPARES[p.rule.rounding.to]
         values = [part_of(v, (kind, 0)) for v in p.values[:2]]
         errors = [error_in(e, (kind, 0), v) for e, v in zip(p.errors[:2], values, strict=True)]
-        left, right = (companion(v, e) for v, e in zip(values, errors, strict=True))
+        left, right = (shadow_value(v, e) for v, e in zip(values, errors, strict=True))
         whole, got = compare(left, right), compare(*values)
         third = p.values[2:]
         mask = p.errors[2].get(DECISION) if third else None
@@ -326,7 +325,7 @@ class Accuracy(Watcher):
             made[slot, part] = _some(np.where(chosen, a, b))
         if mask is not None and kind in DTYPES:
             part = kind, 0
-            a, b = (companion(part_of(p.values[k], part), error_in(p.errors[k], part, p.values[k])) for k in (0, 1))
+            a, b = (shadow_value(part_of(p.values[k], part), error_in(p.errors[k], part, p.values[k])) for k in (0, 1))
             made[slot, part] = _some(error_of(np.where(chosen ^ mask, a, b), part_of(as_array(group.read(slot)), part)))
         return made
 
@@ -387,7 +386,7 @@ class Accuracy(Watcher):
             addend = np.where(scale, addend, addend.dtype.type(0))
             error = None if error is None else np.where(scale, error, 0.0)
         if product.rest is None:
-            whole = product.sums + companion(addend, error)
+            whole = product.sums + shadow_value(addend, error)
             new = self._less(whole, got)
         else:
             whole = product.sums + addend
@@ -702,7 +701,7 @@ class Accuracy(Watcher):
         stored: bool = False,
     ) -> Array | None:
         """Count the errors of results, look at the largest, and give the errors; None if there are none. ``whole`` are the
-        companions of the results."""
+        shadows of the results."""
         birth = self._birth(group, instruction, kind, stored=stored)
         root = instruction.form.root
         if root in SUMS and not stored and len(values) > 1:
@@ -779,12 +778,12 @@ class Accuracy(Watcher):
 SIZES = {F32: "sizes of f32", F64: "sizes of f64"}
 RELATIVE = {F32: "relative errors of f32", F64: "relative errors of f64"}
 RULE = "accuracy"
-"""In the set of checks: make a note at each instruction at which something happened to the companions."""
+"""In the set of checks: make a note at each instruction at which something happened to the shadows."""
 LEAST_NORMAL = {kind: math.ldexp(1.0, LEAST[kind] + PRECISION[kind] - 1) for kind in DTYPES}
 
 
 def _mended(got: Array, error: Array, relative: Array, whole: Array | None, least: float) -> tuple[Array, Array]:
-    """Errors and relative errors of results among which some, or some companions, are not finite, or far off."""
+    """Errors and relative errors of results among which some, or some shadows, are not finite, or far off."""
     shape, wrong = relative.shape, ~np.isfinite(relative)
     error = error.copy() if error.shape == shape else np.broadcast_to(error, shape).copy()
     values = (got if got.shape == shape else np.broadcast_to(got, shape))[wrong].astype(np.float64)
@@ -830,6 +829,6 @@ def _doubled(root: str, values: list[Array], errors: list[Array | None], got: Ar
     """The error of an f64 result: exact operands through the exact operation, less the result."""
     doubled = DOUBLED.get(root)
     if doubled is None:
-        return EXACT[root](*[companion(v, e) for v, e in zip(values, errors, strict=True)]) - got
+        return EXACT[root](*[shadow_value(v, e) for v, e in zip(values, errors, strict=True)]) - got
     error = doubled(*values, *[NONE if e is None else e for e in errors], got)
     return np.where(np.isfinite(error), error, 0.0)

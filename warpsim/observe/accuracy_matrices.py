@@ -1,4 +1,4 @@
-"""Companions of matrices: where `ldmatrix`, `stmatrix` and `movmatrix` take elements, and exact products of matrices."""
+"""Shadows of matrices: where `ldmatrix`, `stmatrix` and `movmatrix` take elements, and exact products of matrices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from warpsim.machine.values import as_array
 from warpsim.numerics.arrays import Array, DType, halves
 from warpsim.numerics.floating import fma64
 from warpsim.numerics.matrix import decode, expand
-from warpsim.observe.accuracy_memory import Companions, shared_of
+from warpsim.observe.accuracy_memory import ShadowMemory, shared_of
 from warpsim.observe.accuracy_values import NONE, Errors, Part, Pending
 from warpsim.program.program import Instruction
 
@@ -231,7 +231,7 @@ def _doubled(a: Array, b: Array) -> tuple[Array, Array]:
 class _ExactMatrix(SharedMatrix):
     """The port of a wgmma that keeps the errors of the matrices that it reads."""
 
-    def __init__(self, machine: Machine, group: Group, memory: Companions, kind: str) -> None:
+    def __init__(self, machine: Machine, group: Group, memory: ShadowMemory, kind: str) -> None:
         super().__init__(machine, group)
         self.reported, self.memory, self.kind = True, memory, "f32" if kind == "tf32" else kind
         self.errors: list[Array | None] = []
@@ -250,7 +250,7 @@ class _ExactMatrix(SharedMatrix):
         return found
 
 
-def product_of_warpgroups(machine: Machine, group: Group, p: Pending, memory: Companions) -> Product:
+def product_of_warpgroups(machine: Machine, group: Group, p: Pending, memory: ShadowMemory) -> Product:
     """The product of a ``wgmma``."""
     op, warps, kind, places = p.instruction.op, group.warps, p.rule.rounding.kind, _places(p)
     n, m = warps.n // 4, warps.m

@@ -59,7 +59,7 @@ def accessed(machine: Machine, access: MemoryAccess) -> tuple[Region, Array]:
     return shared_of(machine), access.columns
 
 
-class Companions:
+class ShadowMemory:
     """The errors of floats in all memories of a launch. An error counts as long as the bits are those for which it was stored."""
 
     def __init__(self) -> None:
@@ -210,7 +210,7 @@ def in_order(group: Group, access: MemoryAccess, *arrays: Array) -> tuple[Array,
 
 
 def summed(
-    memory: Companions, machine: Machine, group: Group, access: MemoryAccess, part: Part, given: tuple[Array, Array]
+    memory: ShadowMemory, machine: Machine, group: Group, access: MemoryAccess, part: Part, given: tuple[Array, Array]
 ) -> Sum | None:
     """What becomes of elements of memory to which lanes, one after the other, add values with errors."""
     (kind, k), (region, columns) = part, accessed(machine, access)

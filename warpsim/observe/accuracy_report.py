@@ -105,7 +105,7 @@ class Birth:
 
 @define
 class AccuracyReport:
-    """The errors of a launch against its companion in higher precision, by instruction."""
+    """The errors of a launch against its shadow in higher precision, by instruction."""
 
     births: dict[tuple[str, int, str], Birth] = attrs.field(factory=dict)
     points: list[float] = attrs.field(factory=list, repr=False)

@@ -1,4 +1,4 @@
-"""Companions of tensor memory: exact products of `tcgen05.mma`, and the cells that `tcgen05.ld` and `tcgen05.st` move."""
+"""Shadows of tensor memory: exact products of `tcgen05.mma`, and the cells that `tcgen05.ld` and `tcgen05.st` move."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, DType, as_array
 from warpsim.numerics.matrix import expand
 from warpsim.observe.accuracy_matrices import decoded, silent
-from warpsim.observe.accuracy_memory import Companions, Region, shared_of
-from warpsim.observe.accuracy_values import Made, Pending, companion, part_of
+from warpsim.observe.accuracy_memory import Region, ShadowMemory, shared_of
+from warpsim.observe.accuracy_values import Made, Pending, part_of, shadow_value
 from warpsim.records import frozen
 
 CELLS = LANES * COLUMNS
@@ -75,7 +75,7 @@ class _Exact:
     """The exact products of one variant."""
 
     def __init__(
-        self, machine: Machine, group: Group, work: TensorProducts, number: int, some: Lanes, memory: Companions
+        self, machine: Machine, group: Group, work: TensorProducts, number: int, some: Lanes, memory: ShadowMemory
     ) -> None:
         self.machine, self.memory, self.work = machine, memory, work
         variant = work.variants[number]
@@ -139,7 +139,7 @@ class _Exact:
             cells.astype(f"u{c.dtype.itemsize}"),
         )
         keep = self.work.accumulate[self.some][:, None, None]
-        return companion(c, np.where(keep, error, 0.0) * 2.0**-self.work.exponent)
+        return shadow_value(c, np.where(keep, error, 0.0) * 2.0**-self.work.exponent)
 
 
 def _cells(ctas: Array, address: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
@@ -149,7 +149,7 @@ def _cells(ctas: Array, address: Array, shape: tuple[int, ...]) -> tuple[Array, 
     return 4 * cells, ctas[:, None, None]
 
 
-def products(machine: Machine, transfer: Transfer, memory: Companions) -> list[Expected]:
+def products(machine: Machine, transfer: Transfer, memory: ShadowMemory) -> list[Expected]:
     """What products that start now will leave, but for rounding."""
     work = transfer.work
     found: list[Expected] = []
@@ -208,7 +208,7 @@ def _run(
     return made or (), port.memory.space.words
 
 
-def load_cells(machine: Machine, group: Group, p: Pending, memory: Companions) -> Made:
+def load_cells(machine: Machine, group: Group, p: Pending, memory: ShadowMemory) -> Made:
     """The errors of the registers that get cells."""
     region, made = tensor_of(machine), Made()
     if not memory.kinds(region):
@@ -228,7 +228,7 @@ def load_cells(machine: Machine, group: Group, p: Pending, memory: Companions) -
     return made
 
 
-def store_cells(machine: Machine, group: Group, p: Pending, memory: Companions) -> None:
+def store_cells(machine: Machine, group: Group, p: Pending, memory: ShadowMemory) -> None:
     """Give cells the errors of registers."""
     region, warps, count = tensor_of(machine), group.warps, machine.batch.shape.n_ctas
     kinds = {*memory.kinds(region), *(kind for errors in p.errors for kind, _ in errors)} - {"pred"}

@@ -1,4 +1,4 @@
-"""Companions of register values: what an instruction does to them, and the errors that the registers of a group have.
+"""Shadows of register values: what an instruction does to them, and the errors that the registers of a group have.
 
 A register holds elements of several types at once as far as its bits tell: a `Part` is one, and each has an error of its own.
 """
@@ -22,7 +22,7 @@ from warpsim.records import frozen
 Part = tuple[str, int]
 """An element of a register: its type, and its place from the low end. Of a predicate: ``DECISION``."""
 DECISION: Part = ("pred", 0)
-"""True where the companion decides otherwise."""
+"""True where the shadow decides otherwise."""
 NAMES: dict[Part, str] = {
     **{(kind, k): f"error of {kind} at {k}" for kind, dtype in DTYPES.items() for k in range(8 // dtype.itemsize)},
     DECISION: "other decision",
@@ -36,8 +36,8 @@ TINY = 5e-324
 NONE = np.zeros(1)
 
 
-def companion(value: Array, error: Array | None) -> Array:
-    """Values with their errors, in f64. The error of what is not finite is the companion itself."""
+def shadow_value(value: Array, error: Array | None) -> Array:
+    """Values with their errors, in f64. The error of what is not finite is the shadow itself."""
     if error is None:
         return value.astype(np.float64)
     whole = np.add(value, error, dtype=np.float64)
@@ -47,7 +47,7 @@ def companion(value: Array, error: Array | None) -> Array:
 
 
 def error_of(whole: Array, value: Array) -> Array:
-    """The error of values with such companions. One that is no number begins anew."""
+    """The error of values with such shadows. One that is no number begins anew."""
     wide = value.astype(np.float64)
     error = whole - wide
     if not math.isfinite(error.sum()):
@@ -88,7 +88,7 @@ UNHELD = _references([np.empty(0)], 0)
 
 @frozen(eq=False)
 class Rule:
-    """What an instruction does to companions: the rounding, what fetches its sources, which are values, and their registers."""
+    """What an instruction does to shadows: the rounding, what fetches its sources, which are values, and their registers."""
 
     rounding: Rounding
     data: tuple[Operand, ...]
@@ -157,7 +157,7 @@ def elements(operands: Sequence[Operand]) -> list[Operand]:
 
 
 def rule_of(group: Group, instruction: Instruction) -> Rule | None:
-    """What an instruction does to companions; None where its results have none."""
+    """What an instruction does to shadows; None where its results have none."""
     found = rounding_of(instruction.form, instruction.text, instruction.traits.access)
     if found is None:
         return None

@@ -117,7 +117,7 @@ def _pair(dims: Dims, number: int) -> object:
 
 def assert_accuracy(result: LaunchResult, *, ulps: float) -> None:
     """Fail unless every float that a launch with ``shadow="f64"`` stored to global memory is within ``ulps`` units in the last place
-    of its companion in higher precision."""
+    of its shadow in higher precision."""
     __tracebackhide__ = True
     if result.accuracy is None:
         raise ValueError('the launch had no shadow: call the kernel with shadow="f64"')
