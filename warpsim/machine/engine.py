@@ -11,7 +11,7 @@ import numpy as np
 from warpsim.errors import ExecutionError
 from warpsim.isa.traits import Access
 from warpsim.machine.asynchrony import transfers, wgmma
-from warpsim.machine.binding.bind import with_register_events
+from warpsim.machine.binding.bind import Wrapper, with_register_events
 from warpsim.machine.hooks import Hooks, Listener
 from warpsim.machine.machine import Bodies, Machine
 from warpsim.machine.plan import ATTEND, BoundBlock, End, Step
@@ -167,6 +167,9 @@ class Run:
         self._watched = self.hooks.step_before is not None or self.hooks.step_after is not None
         registers = self.hooks.registers_read is not None or self.hooks.registers_written is not None
         self._register_steps: dict[BoundBlock, tuple[list[Step], End]] | None = {} if registers else None
+        wrapped = self.hooks.step_wrapped
+        alone = getattr(self.hooks.registers_read, "__self__", None) is getattr(wrapped, "__self__", self)
+        self._wrapped: Wrapper | None = wrapped if alone else None  # type: ignore[assignment]
 
     def machine(self, batch: BatchState) -> Machine:
         """The machine through which the steps of a batch act."""
@@ -322,7 +325,7 @@ class Run:
             steps, end = block.steps, block.end
             shadowed = bool(group.shadows) if block is plain and group.at else group.may_read_shadows
             if register_steps is not None:
-                steps, end = self._of_registers(block)
+                steps, end = self._of_registers(block, group)
             stop = len(steps)
             if left is not None:
                 stop, left = min(stop, group.at + left), left - (stop - group.at)
@@ -403,12 +406,12 @@ class Run:
         executed(machine, group, state.instructions - sum(map(_counted_ahead, parts)) - before)
         return True
 
-    def _of_registers(self, block: BoundBlock) -> tuple[list[Step], End]:
+    def _of_registers(self, block: BoundBlock, group: Group) -> tuple[list[Step], End]:
         """The steps and the end of a block that report registers."""
         assert self._register_steps is not None
         found = self._register_steps.get(block)
         if found is None:
-            found = self._register_steps[block] = with_register_events(block)
+            found = self._register_steps[block] = with_register_events(block, group, self._wrapped)
         return found
 
     def _pauses(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:

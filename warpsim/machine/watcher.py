@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from warpsim.machine.hooks import RegionAccesses, RegionCounts
     from warpsim.machine.machine import Machine
     from warpsim.machine.memory.addresses import Extent, RowProblem
-    from warpsim.machine.plan import Issue
+    from warpsim.machine.plan import Issue, Step
     from warpsim.machine.stalled import Stall, StallValues
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
@@ -169,6 +169,13 @@ class Watcher:
         For a call, this comes when it has returned its results; for a barrier or a collective that completes in parts,
         when each part gets its result.
         """
+
+    def step_wrapped(self, group: Group, instruction: Instruction, step: Step, usual: Step) -> Step:
+        """Give what runs in place of an instruction's ``step``, once for each launch: ``usual`` is the step with the two events above.
+
+        Asked only of a watcher that is the only one to want these events.
+        """
+        return usual
 
     def registers_changed(self, machine: Machine, group: Group, count: int) -> None:
         """Warps have requested ``count`` registers per thread (setmaxnreg) and need not wait for them."""

@@ -23,6 +23,7 @@ from warpsim.isa.traits import Ending
 from warpsim.machine.binding.warp_steps import spread, warp_ports
 from warpsim.machine.hooks import READ, MemoryAccess
 from warpsim.machine.machine import Machine
+from warpsim.machine.plan import Step
 from warpsim.machine.reporting import finding_at
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
@@ -43,6 +44,7 @@ from warpsim.observe.accuracy_memory import (
     summed,
 )
 from warpsim.observe.accuracy_report import AccuracyReport, Birth
+from warpsim.observe.accuracy_steps import MOVES, Wholes, other_step, plain_step
 from warpsim.observe.accuracy_values import (
     DECISION,
     NAMES,
@@ -50,10 +52,9 @@ from warpsim.observe.accuracy_values import (
     NOTHING,
     PARTS,
     Made,
-    Part,
     Pending,
-    Recycled,
     Rule,
+    Shadows,
     elements,
     error_in,
     error_of,
@@ -63,20 +64,21 @@ from warpsim.observe.accuracy_values import (
     shadow_value,
 )
 from warpsim.program.program import Instruction
-from warpsim.records import frozen
+from warpsim.records import define
 
-MOVES = frozenset(("move", "select", "shuffle", "transpose", "decide", "compare"))
-"""What gives no error where its sources have none."""
 LOADS = frozenset(("load", "load_fragment"))
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Known:
-    """What is known of an instruction, which is kept alive with it."""
+    """What is known of an instruction, which is kept alive with it; ``births`` are what is found at it, of results and stores."""
 
     instruction: Instruction
     rule: Rule | None
     table: matrices.Table
+    adds: bool
+    """Whether its results are sums, in which a term may be absorbed."""
+    births: list[Birth | None] = attrs.field(factory=lambda: [None, None])
 
 
 class Accuracy(Watcher):
@@ -85,7 +87,6 @@ class Accuracy(Watcher):
     def __init__(self) -> None:
         self.found = AccuracyReport()
         self._known: dict[int, Known] = {}
-        self._births: dict[tuple[int, bool], Birth] = {}
         self._pending: Pending | None = None
         self._accesses: list[MemoryAccess] = []
         self._memory = ShadowMemory()
@@ -94,15 +95,13 @@ class Accuracy(Watcher):
         self._sums: list[tuple[Group, Instruction, Sum]] = []
         self._exchanged: list[tuple[MemoryAccess, Region, str, list[Array]]] = []
         """What a step makes of memory: known before it, compared with what is there after it."""
-        self._arrays = Recycled()
-        self._wholes: dict[tuple[int, Part], tuple[object, Array, Array]] = {}
-        """Of registers: value and error, and the shadow that they make."""
+        self._wholes = Wholes()
 
     def batch_ended(self, machine: Machine) -> None:
         """Forget what its memories held."""
         self._settle(machine)
         self._memory.forget(machine.batch)
-        self._wholes.clear()
+        self._wholes.forget()
 
     # ---- steps -------------------------------------------------------------------------------
 
@@ -112,7 +111,8 @@ class Accuracy(Watcher):
             rule = rule_of(group, instruction)
             make = None if rule is None else matrices.TABLES.get(rule.rounding.does)
             table = [] if make is None else make(instruction)
-            known = self._known[id(instruction)] = Known(instruction, rule, table)
+            adds = instruction.form.root in SUMS
+            known = self._known[id(instruction)] = Known(instruction, rule, table, adds)
         return known
 
     def registers_read(self, machine: Machine, group: Group, registers: tuple[int, ...]) -> None:
@@ -122,7 +122,8 @@ class Accuracy(Watcher):
         self._pending = None
         if self._accesses:
             self._accesses, self._found = [], []
-        self._settle(machine)
+        if self._sums or self._exchanged:
+            self._settle(machine)
         if instruction.guard is not None and group.has_shadows:
             self._guarded(group, instruction)
         rule = known.rule
@@ -196,6 +197,12 @@ class Accuracy(Watcher):
 
     # ---- arithmetic --------------------------------------------------------------------------
 
+    def step_wrapped(self, group: Group, instruction: Instruction, step: Step, usual: Step) -> Step:
+        """Give what runs in place of a step."""
+        rule = self._of(group, instruction).rule
+        plain = None if rule is None else plain_step(rule, instruction, step, usual, self._note, self._wholes)
+        return plain or other_step(rule, instruction, step, usual)
+
     def _compute(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         slot = instruction.outputs[0].registers[0]
         made: Made = {}
@@ -219,31 +226,20 @@ class Accuracy(Watcher):
             if rounding.to == "f64":
                 error, whole = _doubled(root, values, errors, got), None
             else:
-                numbers = range(len(values))
-                sources = [self._whole(p, k, part, values[k], errors[k], cached=not contracted) for k in numbers]
+                sources = [shadow_value(v, e) for v, e in zip(values, errors, strict=True)]
                 shape = np.broadcast_shapes(*[each.shape for each in sources])
-                whole = EXACT[root](*sources, out=self._arrays.take(shape), dtype=F64)
+                whole = EXACT[root](*sources, out=self._wholes.arrays.take(shape), dtype=F64)
                 error = self._less(whole, got)
-            noted = self._note(group, instruction, values, errors, got, error, p.active, rounding.to, whole)
-            made[slot, part] = noted
-            if noted is not None and whole is not None and p.active is None:
-                self._wholes[slot, part] = group.env[slot], noted, whole
+            shadows = None if whole is None else partial(_same, whole)
+            made[slot, part] = self._note(
+                group, instruction, values, errors, got, error, p.active, rounding.to, shadows
+            )
         return made
-
-    def _whole(self, p: Pending, number: int, part: Part, value: Array, error: Array | None, *, cached: bool) -> Array:
-        """The shadow of a source."""
-        if error is None:
-            return value
-        register = p.rule.data[number].register
-        known = None if register is None or not cached else self._wholes.get((register.index, part))
-        if known is not None and known[0] is p.held[number] and known[1] is error:
-            return known[2]
-        return shadow_value(value, error)
 
     def _less(self, whole: Array, got: Array) -> Array:
         """Shadows less results."""
         shape = whole.shape if whole.shape == got.shape else np.broadcast_shapes(whole.shape, got.shape)
-        return np.subtract(whole, got, out=self._arrays.take(shape), dtype=F64)
+        return np.subtract(whole, got, out=self._wholes.arrays.take(shape), dtype=F64)
 
     def _convert(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         slot, rounding = instruction.outputs[0].registers[0], p.rule.rounding
@@ -259,7 +255,7 @@ class Accuracy(Watcher):
             known = rounding.to == "f64" and error is not None and rounding.kind != "f64"
             new = error if known and error is not None else self._less(whole, got)
             made[slot, (rounding.to, k)] = self._note(
-                group, instruction, [value], [error], got, new, p.active, rounding.to, whole
+                group, instruction, [value], [error], got, new, p.active, rounding.to, partial(_same, whole)
             )
         return made
 
@@ -269,21 +265,24 @@ class Accuracy(Watcher):
         kind, compare = p.rule.rounding.kind, COMPARES[p.rule.rounding.to]
         values = [part_of(v, (kind, 0)) for v in p.values[:2]]
         errors = [error_in(e, (kind, 0), v) for e, v in zip(p.errors[:2], values, strict=True)]
-        left, right = (shadow_value(v, e) for v, e in zip(values, errors, strict=True))
+        left, right = (v if e is None else shadow_value(v, e) for v, e in zip(values, errors, strict=True))
         whole, got = compare(left, right), compare(*values)
         third = p.values[2:]
         mask = p.errors[2].get(DECISION) if third else None
-        join = next((LOGIC[w] for w in instruction.text.split(".") if w in LOGIC), None)
+        otherwise = whole ^ got if p.active is None else (whole ^ got) & p.active
+        lanes = int(np.count_nonzero(otherwise))
         made: Made = {}
+        if not lanes and mask is None:
+            return made
+        join = next((LOGIC[w] for w in instruction.text.split(".") if w in LOGIC), None)
         for k, operand in enumerate(elements(instruction.outputs)):
             a, b = (whole, got) if k == 0 else (~whole, ~got)
             if join is not None:
                 a, b = join(a, third[0] if mask is None else third[0] ^ mask), join(b, third[0])
             if operand.register is not None:
                 made[operand.registers[0], DECISION] = _some(a ^ b)
-        otherwise = whole ^ got if p.active is None else (whole ^ got) & p.active
-        lanes = int(np.count_nonzero(np.broadcast_to(otherwise, group.selection.shape)))
         if lanes:
+            lanes = int(np.count_nonzero(np.broadcast_to(otherwise, group.selection.shape)))
             self._birth(group, instruction, "pred").kinds["decided otherwise"] += lanes
         return made
 
@@ -341,7 +340,7 @@ class Accuracy(Watcher):
         for part, error in p.errors[0].items():
             held = np.broadcast_to(warps.spread(error), (warps.n, 32, warps.m))
             if source.size == 32:
-                held = held[:, source.reshape(-1)]
+                held = held.take(source.reshape(-1), axis=1, out=self._wholes.arrays.take(held.shape), mode="wrap")
             else:
                 held = np.take_along_axis(held, np.broadcast_to(source, held.shape).astype(np.int64), axis=1)
             made[slot, part] = _some(warps.collect(held))
@@ -392,7 +391,9 @@ class Accuracy(Watcher):
             whole = product.sums + addend
             new = two_sum(product.sums, addend, whole) + product.rest + (whole - got)
             new = new if error is None else new + error
-        noted = self._note(group, instruction, [product.sums, addend], [None, error], got, new, p.active, kind, whole)
+        noted = self._note(
+            group, instruction, [product.sums, addend], [None, error], got, new, p.active, kind, partial(_same, whole)
+        )
         if noted is None:
             return dict.fromkeys(product.places)
         return {place: _some(row) for place, row in zip(product.places, noted, strict=True)}
@@ -457,18 +458,15 @@ class Accuracy(Watcher):
             for kind in {*held, *(kind for kind, _ in errors)} - {"pred"}:
                 size = DTYPES[kind].itemsize
                 for k in range(width // size):
-                    part, at = (kind, k), place + (number * width + k * size)
-                    error = errors.get(part)
-                    if error is None:
-                        self._memory.write(region, kind, at, columns, None, None)
-                        continue
-                    got = part_of(value, part)
-                    bits = got.view(f"u{size}")
-                    some = [bits, error]
-                    if chosen is not None:
-                        some = [np.broadcast_to(a, shape)[chosen] for a in some]
-                    self._memory.write(region, kind, at, columns, *some)
-                    if access.allocation is not None:
+                    offset, error = number * width + k * size, errors.get((kind, k))
+                    got = None if error is None else part_of(value, (kind, k))
+                    bits = None if got is None else got.view(f"u{size}")
+                    if chosen is None:
+                        self._memory.write_lanes(access, region, kind, offset, bits, error)
+                    else:
+                        some = [None if a is None else np.broadcast_to(a, shape)[chosen] for a in (bits, error)]
+                        self._memory.write(region, kind, place + offset, columns, *some)
+                    if got is not None and error is not None and access.allocation is not None:
                         self._note(group, p.instruction, [got], [error], got, error, access.active, kind, stored=True)
 
     def _store_rows(self, machine: Machine, group: Group, access: MemoryAccess, p: Pending) -> None:
@@ -497,7 +495,7 @@ class Accuracy(Watcher):
         made: Made = {}
         outputs = elements(instruction.outputs)
         for access in self._accesses:
-            (region, columns), width = accessed(machine, access), access.nbytes // len(outputs)
+            region, width = accessed(machine, access)[0], access.nbytes // len(outputs)
             for kind in self._memory.kinds(region):
                 size = DTYPES[kind].itemsize
                 for number, output in enumerate(outputs if size <= width else ()):
@@ -507,9 +505,7 @@ class Accuracy(Watcher):
                     for k in range(width // size):
                         part = kind, k
                         bits = part_of(as_array(group.read(slot)), part).view(f"u{size}")
-                        error = self._memory.read(
-                            region, kind, access.places + (number * width + k * size), columns, bits
-                        )
+                        error = self._memory.read_lanes(access, region, kind, number * width + k * size, bits)
                         if access.active is not None:
                             error = np.where(access.active, error, 0.0)
                         before = made.get((slot, part))
@@ -640,7 +636,9 @@ class Accuracy(Watcher):
             error = self._less(each.whole, got)
             kept = None if each.kept is None else np.broadcast_to(each.kept, got.shape)
             instruction = transfer.place or group.instruction
-            noted = self._note(group, instruction, [each.whole], [None], got, error, kept, each.kind, each.whole)
+            noted = self._note(
+                group, instruction, [each.whole], [None], got, error, kept, each.kind, partial(_same, each.whole)
+            )
             some = np.ones(got.shape, np.bool_) if kept is None else kept
             place, columns = (np.broadcast_to(a, got.shape)[some] for a in (place, columns))
             bits, lost = got.view(f"u{got.dtype.itemsize}")[some], None if noted is None else noted[some]
@@ -673,7 +671,8 @@ class Accuracy(Watcher):
     # ---- what is reported --------------------------------------------------------------------
 
     def _birth(self, group: Group, instruction: Instruction, kind: str, *, stored: bool = False) -> Birth:
-        found = self._births.get((id(instruction), stored))
+        births = self._of(group, instruction).births
+        found = births[stored]
         if found is None:
             key = group.plan.name, instruction.span.line, instruction.text
             found = self.found.births.get(key)
@@ -682,8 +681,7 @@ class Accuracy(Watcher):
                 found = Birth(instruction.text, kind, instruction.span.line, *source, stored=stored)
                 found.inlined_at = instruction.inlined_at
                 self.found.births[key] = found
-            self._of(group, instruction)  # keeps it alive
-            self._births[id(instruction), stored] = found
+            births[stored] = found
         return found
 
     def _note(
@@ -696,25 +694,20 @@ class Accuracy(Watcher):
         error: Array,
         active: Array | None,
         kind: str,
-        whole: Array | None = None,
+        shadows: Shadows | None = None,
         *,
         stored: bool = False,
     ) -> Array | None:
-        """Count the errors of results, look at the largest, and give the errors; None if there are none. ``whole`` are the
-        shadows of the results."""
-        birth = self._birth(group, instruction, kind, stored=stored)
-        root = instruction.form.root
-        if root in SUMS and not stored and len(values) > 1:
+        """Count the errors of results, look at the largest, and give the errors; None if there are none. ``shadows`` computes
+        those of some results, which are not finite, again."""
+        known = self._of(group, instruction)
+        birth = known.births[stored] or self._birth(group, instruction, kind, stored=stored)
+        if known.adds and not stored and len(values) > 1:
             birth.kinds["absorption"] += _absorbed(values, got)
-        if not error.any():
-            birth.lanes += math.prod(np.broadcast_shapes(got.shape, error.shape))
-            if not stored:
-                self.found.step(0.0)
-            return None
         small: DType = F64 if kind == "f64" or got.dtype.itemsize > 4 else F32
         size = WORKSPACE.take(SIZES[small], got.shape, small)
         np.abs(got, out=size, casting="unsafe")
-        if not size.min() >= LEAST_NORMAL[kind]:
+        if not size.item(size.argmin()) >= LEAST_NORMAL[kind]:
             np.maximum(size, LEAST_NORMAL[kind], out=size)
         shape = size.shape if error.shape == size.shape else np.broadcast_shapes(error.shape, size.shape)
         relative = WORKSPACE.take(RELATIVE[small], shape, small)
@@ -722,20 +715,23 @@ class Accuracy(Watcher):
         np.abs(relative, out=relative)
         if active is not None:
             relative = np.where(active, relative, relative.dtype.type(0))
-        total = float(relative.sum(dtype=np.float64 if relative.size > 1 << 20 else None))
-        if not math.isfinite(total):
-            error, relative = _mended(got, error, relative, whole, LEAST_NORMAL[kind])
-            total = float(relative[np.isfinite(relative)].sum())
-        birth.lanes += relative.size
-        birth.total += total
         top = int(relative.argmax())
-        largest = float(relative.reshape(-1)[top])
+        largest, finite = relative.item(top), relative
+        if not largest < math.inf:
+            if stored or error.shape != relative.shape:
+                error = np.broadcast_to(error, relative.shape).copy()
+            _mend(got, error, relative, shadows, LEAST_NORMAL[kind])
+            top = int(relative.argmax())
+            largest = relative.item(top)
+            finite = relative if largest < math.inf else relative[relative < math.inf]
+        birth.lanes += relative.size
         if not stored:
             self.found.step(largest)
         if not largest:
             return None
+        birth.total += float(np.add.reduce(finite, axis=None, dtype=F64 if relative.size > 1 << 20 else None))
         if largest > birth.largest:
-            self._example(birth, instruction, values, errors, got, error, relative.shape, top)
+            self._example(birth, instruction, values, errors, got, error, shape, top)
         return error
 
     def _example(
@@ -782,17 +778,25 @@ RULE = "accuracy"
 LEAST_NORMAL = {kind: math.ldexp(1.0, LEAST[kind] + PRECISION[kind] - 1) for kind in DTYPES}
 
 
-def _mended(got: Array, error: Array, relative: Array, whole: Array | None, least: float) -> tuple[Array, Array]:
-    """Errors and relative errors of results among which some, or some shadows, are not finite, or far off."""
-    shape, wrong = relative.shape, ~np.isfinite(relative)
-    error = error.copy() if error.shape == shape else np.broadcast_to(error, shape).copy()
-    values = (got if got.shape == shape else np.broadcast_to(got, shape))[wrong].astype(np.float64)
-    if whole is not None:
-        error[wrong] = error_of(np.broadcast_to(whole, shape)[wrong], values)
-    size = np.abs(error[wrong] / np.maximum(np.abs(values), least))
-    size = np.nan_to_num(size, nan=0.0, posinf=np.inf)
-    relative[wrong] = np.where(np.isfinite(values) | (error[wrong] == 0), size, np.inf)
-    return error, relative
+def _mend(got: Array, error: Array, relative: Array, shadows: Shadows | None, least: float) -> None:
+    """Mend the errors and the relative errors, of one shape, of results among which some, or some shadows, are not finite."""
+    wrong = np.flatnonzero(~(relative < math.inf))
+
+    def of(array: Array) -> Array:
+        return (
+            (array if array.shape == relative.shape else np.broadcast_to(array, relative.shape)).reshape(-1).take(wrong)
+        )
+
+    values = of(got).astype(np.float64)
+    lost = of(error) if shadows is None else error_of(shadows(of), values)
+    size = np.abs(lost / np.maximum(np.abs(values), least))
+    size[np.isnan(size)] = 0.0
+    size[~np.isfinite(values) & (lost != 0)] = math.inf
+    error.reshape(-1)[wrong], relative.reshape(-1)[wrong] = lost, size
+
+
+def _same(array: Array, of: Callable[[Array], Array]) -> Array:
+    return of(array)
 
 
 def _rows(group: Group, access: MemoryAccess) -> tuple[Array, Array]:
@@ -803,7 +807,7 @@ def _rows(group: Group, access: MemoryAccess) -> tuple[Array, Array]:
 
 def _some(error: Array) -> Array | None:
     """Errors, or None if there are none."""
-    return error if error.any() else None
+    return error if error.item(0) or error.any() else None
 
 
 def _finite(error: Array) -> Array:
@@ -815,14 +819,14 @@ def _absorbed(values: Sequence[Array], got: Array) -> int:
     """How many sums equal one of their terms although the other is not zero."""
     first, second = (values[2], values[0]) if len(values) == 3 else (values[0], values[1])
     same = got == first
-    if len(values) == 2:
-        other = got == second if second is not first else same
-        both = (same & (second != 0)) | (other & (first != 0)) if same.any() or other.any() else same
-    else:
-        both = same & (values[0] != 0) & (values[1] != 0) if same.any() else same
-    if not both.any():
+    other = same if len(values) == 3 or second is first else got == second
+    if not np.count_nonzero(same) and (other is same or not np.count_nonzero(other)):
         return 0
-    return int(np.count_nonzero(both & (got != 0) & np.isfinite(got.astype(np.float64))))
+    if len(values) == 3:
+        same &= (second != 0) & (values[1] != 0)
+    else:
+        same = (same & (second != 0)) | (other & (first != 0))
+    return int(np.count_nonzero(same & (got != 0) & np.isfinite(got))) if same.any() else 0
 
 
 def _doubled(root: str, values: list[Array], errors: list[Array | None], got: Array) -> Array:

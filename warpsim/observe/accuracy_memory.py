@@ -15,7 +15,7 @@ from warpsim.machine.memory.atomics import Runs
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import BoxLoad, BoxStore, RunLoad, RunStore, ThreadCopy, Transfer, Which
-from warpsim.machine.values import Array
+from warpsim.machine.values import Affine, Array
 from warpsim.observe.accuracy_values import Part
 from warpsim.records import frozen
 
@@ -78,6 +78,38 @@ class ShadowMemory:
         held, errors = self._planes[region][kind]
         index = _index(region, place, columns, DTYPES[kind].itemsize)
         return np.where(held.take(index, mode="clip") == bits, errors.take(index, mode="clip"), 0.0)
+
+    def read_lanes(self, access: MemoryAccess, region: Region, kind: str, offset: int, bits: Array) -> Array:
+        """The errors of elements with such bits at an offset from the addresses that lanes access."""
+        held, errors = self._planes[region][kind]
+        size = DTYPES[kind].itemsize
+        if access.everywhere:
+            rows = (access.places + offset >> size.bit_length() - 1).reshape(-1)
+            shape = *access.places.shape[:2], *bits.shape[2:]
+            if bits.shape == shape and len(rows) * region.columns == bits.size:
+                there, lost = (array.reshape(-1, region.columns)[rows].reshape(shape) for array in (held, errors))
+                return np.where(there == bits, lost, 0.0)
+        views = _views((held, errors), region, access, offset, size)
+        if views is None:
+            columns = FIRST if access.allocation is not None else access.columns
+            return self.read(region, kind, access.places + offset, columns, bits)
+        return np.where(views[0] == bits, views[1], 0.0)
+
+    def write_lanes(
+        self, access: MemoryAccess, region: Region, kind: str, offset: int, bits: Array | None, error: Array | None
+    ) -> None:
+        """Store the errors of elements with such bits at an offset from the addresses that all lanes access."""
+        size, plane = DTYPES[kind].itemsize, self.kinds(region).get(kind)
+        if plane is None and error is None:
+            return
+        views = _views(self._grown(region, kind, plane), region, access, offset, size)
+        if views is None:
+            columns = FIRST if access.allocation is not None else access.columns
+            self.write(region, kind, access.places + offset, columns, bits, error)
+        elif error is None or bits is None:
+            views[1][...] = 0.0
+        else:
+            views[0][...], views[1][...] = bits, error
 
     def write(
         self, region: Region, kind: str, place: Array, columns: Array, bits: Array | None, error: Array | None
@@ -167,15 +199,32 @@ class ShadowMemory:
 
 
 def _index(region: Region, place: Array, columns: Array, size: int) -> Array:
-    index = (place - region.first) // size
+    index = (place - region.first) >> size.bit_length() - 1
     return index * region.columns + columns if region.columns > 1 else index
+
+
+def _views(plane: Plane, region: Region, access: MemoryAccess, offset: int, size: int) -> list[Array] | None:
+    """What affine addresses of global memory name, each lane another element; None for other addresses."""
+    at = access.at
+    if access.allocation is None or access.active is not None or type(at) is not Affine:
+        return None
+    span = size
+    for stride, extent in sorted(zip(at.strides, at.extents, strict=True)):
+        if extent > 1 and (stride < span or stride % size):
+            return None
+        span += max(stride, 0) * (extent - 1)
+    first = (at.base + offset - region.first) // size
+    return [
+        np.ndarray(at.extents, a.dtype, a, first * a.itemsize, [s // size * a.itemsize for s in at.strides])
+        for a in plane
+    ]
 
 
 def bits_at(machine: Machine, access: MemoryAccess, place: Array, columns: Array, size: int) -> Array:
     """What is in memory now at addresses that lanes access."""
     dtype = np.dtype(f"u{size}")
     if access.allocation is not None:
-        held: Array = access.allocation.elements(dtype)[(place - access.allocation.start) // size]
+        held: Array = access.allocation.elements(dtype)[(place - access.allocation.start) >> size.bit_length() - 1]
         return held
     space = machine.batch.local if access.space == "local" else machine.batch.shared
     return space.gather(place, columns, dtype)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-import attrs
 import numpy as np
 
 from warpsim.isa.exact import DTYPES, Rounding, rounding_of
@@ -17,7 +16,7 @@ from warpsim.machine.binding.operand_slots import ArrayGetter, Getter, Guard, gu
 from warpsim.machine.state.group import Group
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction, Operand
-from warpsim.records import frozen
+from warpsim.records import define, frozen
 
 Part = tuple[str, int]
 """An element of a register: its type, and its place from the low end. Of a predicate: ``DECISION``."""
@@ -51,8 +50,11 @@ def error_of(whole: Array, value: Array) -> Array:
     wide = value.astype(np.float64)
     error = whole - wide
     if not math.isfinite(error.sum()):
-        kept = np.where(np.isfinite(whole), np.where(whole == 0, TINY, whole), 0.0)
-        error = np.where(np.isnan(whole), 0.0, np.where(np.isfinite(wide), error, kept))
+        error = np.where(np.isnan(error), 0.0, error)
+        finite = np.isfinite(wide)
+        if not finite.all():
+            kept = np.where(np.isfinite(whole), np.where(whole == 0, TINY, whole), 0.0)
+            error = np.where(finite, error, kept)
     return error
 
 
@@ -62,19 +64,22 @@ class Recycled:
     def __init__(self) -> None:
         self._kept: dict[int, list[Array]] = {}
 
-    def take(self, shape: tuple[int, ...]) -> Array:
-        """An uninitialised array."""
+    def take(self, shape: tuple[int, ...]) -> Array | None:
+        """An uninitialised array; None if that is as good."""
         size = math.prod(shape)
         if size < WORTHWHILE:
-            return np.empty(shape)
+            return None
         kept = self._kept.setdefault(size.bit_length(), [])
-        free = next((k for k in range(len(kept)) if _references(kept, k) == UNHELD), len(kept))
-        if free == len(kept):
+        for free in range(len(kept)):
+            if _references(kept, free) == UNHELD:
+                break
+        else:
+            free = len(kept)
             kept.append(np.empty(1 << size.bit_length()))
         return kept[free][:size].reshape(shape)
 
 
-WORTHWHILE = 1 << 13
+WORTHWHILE = 1 << 15
 """From how many elements on."""
 
 
@@ -98,7 +103,7 @@ class Rule:
     """What fetches the address in tensor memory."""
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Pending:
     """A step that is about to run: its rule, its sources with their errors, and the lanes that run it."""
 
@@ -108,8 +113,6 @@ class Pending:
     values: list[Array]
     errors: list[Errors]
     active: Array | None
-    held: list[object] = attrs.field(factory=list)
-    """What the registers of its sources held: their values, as one object each."""
     address: object = None
     """The address in tensor memory, if it moves cells."""
 
@@ -173,3 +176,7 @@ def rule_of(group: Group, instruction: Instruction) -> Rule | None:
         guard_of(instruction),
         source_getter(group.plan, address) if address is not None and cells else None,
     )
+
+
+Shadows = Callable[[Callable[[Array], Array]], Array]
+"""Computes the shadows of some results, given what takes some elements of an array."""

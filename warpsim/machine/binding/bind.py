@@ -6,8 +6,9 @@ The meaning comes from ``form.function``; everything around it (registers, guard
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from warpsim.analysis.flow import KEEP, Block, blocks_of, returned_by, used_registers
 from warpsim.analysis.wgmma_order import wgmma_registers
@@ -27,9 +28,15 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
 
-def with_register_events(block: BoundBlock) -> tuple[list[Step], End]:
-    """The steps of a block, and its end, with the events around them."""
-    steps = [_step(step, i) for step, i in zip(block.steps, block.instructions, strict=False)]
+Wrapper: TypeAlias = "Callable[[Group, Instruction, Step, Step], Step]"
+
+
+def with_register_events(block: BoundBlock, group: Group, wrapped: Wrapper | None) -> tuple[list[Step], End]:
+    """The steps of a block, and its end, with the events around them, unless a watcher has ``wrapped`` them itself."""
+    pairs = list(zip(block.steps, block.instructions, strict=False))
+    steps = [_step(step, i) for step, i in pairs]
+    if wrapped is not None:
+        steps = [wrapped(group, i, step, usual) for (step, i), usual in zip(pairs, steps, strict=True)]
     if block.n_steps == len(block.instructions):
         return steps, block.end
     return steps, _end(block.end, block.instructions[-1])

@@ -40,6 +40,7 @@ STEPS = frozenset(
         "groups_met",
         "registers_read",
         "registers_written",
+        "step_wrapped",
         "wgmma_registers_accessed",
     }
 )

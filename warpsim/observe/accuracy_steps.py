@@ -1,0 +1,155 @@
+"""Steps with shadows: nearly all instructions take a short way of their own, bound once for each launch.
+
+Most launches compute on a few thousand lanes at a time, where calls cost more than arithmetic: an instruction that concerns no
+floats pays one test, a plain operation (one element in each register, of all threads) a dozen calls of NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from warpsim.isa.exact import DTYPES, EXACT
+from warpsim.isa.spec import Scope
+from warpsim.machine.machine import Machine
+from warpsim.machine.plan import Step
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import as_array
+from warpsim.numerics.arrays import F64, Array
+from warpsim.observe.accuracy_values import NAMES, PARTS, Part, Recycled, Rule, Shadows, elements, part_of, shadow_value
+from warpsim.program.program import Instruction
+
+MOVES = frozenset(("move", "select", "shuffle", "transpose", "decide", "compare"))
+"""What gives no error where its sources have none."""
+NO_FILE: dict[int, Array] = {}
+Note = Callable[
+    [Group, Instruction, "list[Array]", "list[Array | None]", Array, Array, None, str, Shadows], "Array | None"
+]
+"""Counts the errors of results, and gives them; None if there are none."""
+
+
+class Wholes:
+    """The shadows of registers, values and errors together, each made once."""
+
+    def __init__(self) -> None:
+        self.arrays = Recycled()
+        self._known: dict[tuple[int, Part], tuple[object, Array, Array]] = {}
+
+    def of(self, key: tuple[int, Part], held: object, value: Array, error: Array | None) -> Array:
+        """The shadow of a register's element; the register holds ``held``."""
+        if error is None:
+            return value
+        known = self._known.get(key)
+        if known is None or known[0] is not held or known[1] is not error:
+            known = self._known[key] = held, error, shadow_value(value, error)
+        return known[2]
+
+    def keep(self, key: tuple[int, Part], held: object, error: Array, whole: Array) -> None:
+        """Keep a shadow that is known."""
+        self._known[key] = held, error, whole
+
+    def forget(self) -> None:
+        """Forget all registers."""
+        self._known.clear()
+
+
+def plain_step(
+    rule: Rule, instruction: Instruction, step: Step, usual: Step, note: Note, wholes: Wholes
+) -> Step | None:
+    """The step of a plain operation; None for another one."""
+    rounding, root, rounded = rule.rounding, instruction.form.root, rule.rounding.kind
+    signs = getattr(instruction.form.function, "keywords", {})
+    one = rounding.does == "compute" and rounding.count == 1 and rule.guard is None
+    if not one or rounded == "f64" or "negative_product" in signs:
+        return None
+    part, slot, exactly, dtype = (rounded, 0), instruction.outputs[0].registers[0], EXACT[root], DTYPES[rounded]
+    name, getters, take = NAMES[part], rule.getters, wholes.arrays.take
+    slots = [-1 if o.register is None else o.register.index for o in rule.data]
+    keys, upper, others = [(k, part) for k in slots], NAMES["bf16", 1], PARTS.keys() - {name}
+
+    def computed(machine: Machine, group: Group) -> object:
+        values = [get(machine, group) for get in getters]
+        shadows, env = group.shadows, group.env
+        if rounded == "f32" and upper in shadows:
+            return usual(machine, group)  # a bf16 may stand in an f32
+        file = shadows.get(name, NO_FILE)
+        errors, held = [file.get(k) for k in slots], [env[k] for k in slots]
+        step(machine, group)
+        result = env[slot]
+        got = result if isinstance(result, np.ndarray) else as_array(group.read(slot))
+        if got.dtype != dtype:
+            got = part_of(got, part)
+        sources = list(map(wholes.of, keys, held, values, errors))
+        shape = got.shape
+        for source in sources:
+            if source.shape != shape:
+                shape = np.broadcast_shapes(shape, source.shape)
+        shadow = exactly(*sources, out=take(shape), dtype=F64)
+        error, mended = np.subtract(shadow, got, out=take(shape), dtype=F64), False
+
+        def again(of: Callable[[Array], Array]) -> Array:
+            nonlocal mended
+            mended = True
+            given = zip(values, errors, strict=True)
+            return exactly(*[shadow_value(of(v), None if e is None else of(e)) for v, e in given])
+
+        noted = note(group, instruction, values, errors, got, error, None, rounded, again)
+        if len(shadows) > 1 and not others.isdisjoint(shadows):
+            without_errors(group, (slot,))
+        group.set_shadow(name, slot, noted)
+        if noted is not None and not mended:
+            wholes.keep((slot, part), result, noted, shadow)
+        return None
+
+    return computed
+
+
+def other_step(rule: Rule | None, instruction: Instruction, step: Step, usual: Step) -> Step:
+    """The step of an operation that makes no errors of its own."""
+    written, alone = (
+        frozenset(instruction.writes),
+        instruction.form.scope is Scope.THREAD and not instruction.traits.access,
+    )
+    if instruction.guard is not None or (rule is None and not alone) or (rule and rule.rounding.does not in MOVES):
+        return usual
+
+    def exact(machine: Machine, group: Group) -> object:
+        suspended = step(machine, group)
+        for file in group.shadows.values():
+            if not written.isdisjoint(file):
+                without_errors(group, written)
+                break
+        return suspended
+
+    def moved(machine: Machine, group: Group) -> object:
+        return usual(machine, group) if group.has_shadows else step(machine, group)
+
+    return exact if rule is None else _copied(rule, instruction, step) or moved
+
+
+def _copied(rule: Rule, instruction: Instruction, step: Step) -> Step | None:
+    """The step of a move of a whole register to another; None for anything else."""
+    outputs = elements(instruction.outputs)
+    if rule.rounding.does != "move" or len(rule.data) != 1 or len(outputs) != 1 or outputs[0].register is None:
+        return None
+    register = rule.data[0].register
+    if register is None or rule.data[0].type.bits != outputs[0].type.bits:
+        return None
+    source, target = register.index, outputs[0].registers[0]
+
+    def copied(machine: Machine, group: Group) -> object:
+        if group.has_shadows:
+            group.read(source)
+            for name in [name for name in group.shadows if name in PARTS]:
+                group.set_shadow(name, target, group.shadow(name, source))
+        return step(machine, group)
+
+    return copied
+
+
+def without_errors(group: Group, registers: Iterable[int]) -> None:
+    """Registers have no errors from now on."""
+    for name in [name for name in group.shadows if name in PARTS]:
+        for slot in registers:
+            group.set_shadow(name, slot, None)
