@@ -90,6 +90,7 @@ class Cells:
         self._kinds: dict[str, Array] = {}
         self._kept: dict[str, list[Strided]] = {}
         self._owned: set[str] = set()
+        self._aside: dict[str, list[tuple[Array, Array]]] = {}
 
     CACHES = frozenset({"_owned"})
 
@@ -98,6 +99,7 @@ class Cells:
         copied = copy.copy(self)
         copied._kinds, copied._owned = dict(self._kinds), set()
         copied._kept = {kind: list(notes) for kind, notes in self._kept.items()}
+        copied._aside = {kind: list(notes) for kind, notes in self._aside.items()}
         self._owned.clear()
         return copied
 
@@ -147,6 +149,11 @@ class Cells:
                 finer = np.zeros((len(rows), times, self.width), cells.dtype)
                 finer[used] = rows[used, None]
                 self._have(name, finer.reshape(-1))
+            for notes in self._aside.values():
+                for k, (index, epochs) in enumerate(notes):
+                    rows, columns = np.divmod(index[:, None], self.width)
+                    finer = (rows * times + np.arange(times)) * self.width + columns
+                    notes[k] = finer.reshape(-1), np.repeat(epochs, times)
             self.granule = wanted
 
     def of(self, kind: str) -> Array:
@@ -174,7 +181,56 @@ class Cells:
             new = np.zeros((len(cells), width), cells.dtype)
             new[used] = kept
             self._have(name, new.reshape(-1))
+        for notes in self._aside.values():
+            for k, (index, epochs) in enumerate(notes):
+                wide = epochs >> SHIFT << SHIFT | (epochs & THREAD) * width
+                index, wide = ((each[:, None] + np.arange(width)).reshape(-1) for each in (index * width, wide))
+                notes[k] = index, wide
         self.width = width
+
+    # ---- accesses set aside ------------------------------------------------------------------
+
+    def forget(self, kind: str, index: Array, epochs: Array, slots: Sequence[str]) -> None:
+        """Set accesses aside that the cells of no slot remember: `beside` finds them."""
+        gone = epochs != 0
+        for slot in slots:
+            seen = self.of(slot).take(index)
+            gone &= (seen == 0) | ((seen ^ epochs) & THREAD != 0)
+        if gone.any():
+            self._aside.setdefault(kind, []).append((index[gone], epochs[gone]))
+
+    def has_aside(self, kind: str) -> bool:
+        """Whether accesses of a kind were set aside."""
+        return bool(self._aside.get(kind))
+
+    def beside(self, kind: str, index: Array, floor: int) -> tuple[Array, Array]:
+        """Which of these cells accesses were set aside from, and their epochs: not those from before a time."""
+        where, epochs = self._all_aside(kind)
+        late = epochs >> SHIFT >= floor
+        where, epochs = where[late], epochs[late]
+        self._aside[kind] = [(where, epochs)] if len(where) else []
+        order = np.argsort(index, kind="stable")
+        low, high = (np.searchsorted(index[order], where, side) for side in ("left", "right"))
+        n = high - low
+        ranks = np.arange(n.sum()) - np.repeat(n.cumsum() - n, n)
+        return order[np.repeat(low, n) + ranks], np.repeat(epochs, n)
+
+    def settled(self, kind: str, index: Array) -> None:
+        """Forget what was set aside from cells that all later accesses are compared with a writer of."""
+        where, epochs = self._all_aside(kind)
+        left = ~np.isin(where, index)
+        self._aside[kind] = [(where[left], epochs[left])]
+
+    def last_until(self, kind: str, index: Array, threads: Array, now: int) -> None:
+        """Move accesses of threads that were set aside to the present."""
+        where, epochs = self._all_aside(kind)
+        mine = np.isin(where << SHIFT | epochs & THREAD, index << SHIFT | threads)
+        self._aside[kind] = [(where, np.where(mine, now << SHIFT | epochs & THREAD, epochs))]
+
+    def _all_aside(self, kind: str) -> tuple[Array, Array]:
+        notes = self._aside.get(kind) or [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        where, epochs = zip(*notes, strict=True)
+        return np.concatenate(where), np.concatenate(epochs)
 
 
 def cells_of(memory: dict[int, Cells], allocation: Allocation) -> Cells:

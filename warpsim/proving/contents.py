@@ -24,6 +24,7 @@ from warpsim.machine.reporting import party, present
 from warpsim.machine.state.global_memory import CONST_ADDRESS, PARAM_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.watcher import READ, WRITE, MemoryAccess
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction
@@ -138,6 +139,16 @@ class Contents(Uninitialised):
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
         """Nothing becomes known."""
+
+    def async_delivered(
+        self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
+    ) -> None:
+        """Nothing is known of what reductions leave in shared memory: it may depend on their order."""
+        super().async_delivered(machine, group, active, transfer, which)
+        target, bits = transfer.writes, machine.batch.shared.shadow
+        if transfer.reduces and target is not None and isinstance(bits, WrittenBits):
+            words = target.start[which][:, None] + np.arange(0, target.nbytes, 4)
+            bits.clear(words, target.columns[which][:, None], 4, None, rows=False)
 
     def tensor_accessed(self, machine: Machine, group: Group, access: TensorAccess) -> None:
         """What is in tensor memory is not known (`hidden`)."""

@@ -193,13 +193,33 @@ class Seen:
             confirmed = tuple(f for f in known if _breaks(f, name))
             if confirmed and name not in self.broken:
                 self.broken[name], self.options = confirmed, self.options or dict(order)
+        self._leave_open(suspects, found, known)
+
+    def _leave_open(self, suspects: list[Finding], found: tuple[Finding, ...], known: tuple[Finding, ...]) -> None:
+        """Note what ``suspects`` leave open, which a launch of any contents has ``found``; one of those given has shown what is ``known``."""
         confirmed_at = {(f.rule, f.line, f.column) for f in known if _breaks(f, None)}
         astray = {(f.line, f.column) for f in found if f.rule == UNDEFINED and f.values.get("use") == ADDRESS}
         for each in suspects:
+            if each.rule in RULES["races"] and not self._is_global(each):
+                self._race(each)
             if (each.rule, each.line, each.column) not in confirmed_at:
                 message = f"{each.rule} is not met in a launch with the contents given: {each.message}"
                 if each.rule not in RULES["bounds"] or (each.line, each.column) not in astray:
                     self._note(each, _as_unclear(each, message))
+
+    def _is_global(self, race: Finding) -> bool:
+        """Whether a race is between loads, stores or atomics of global memory, of which nothing is known anyway."""
+        parties = [self._code.get((f.line, f.column)) for f in (race, race.other) if f is not None]
+        return all(i is not None and set(i.traits.spaces) == {"global"} and not i.traits.asynchronous for i in parties)
+
+    def _race(self, race: Finding) -> None:
+        """Leave open what a launch shows of other properties: other orders of what races may show others."""
+        self.bounds = None
+        for name in RULES:
+            if name != "races":
+                self.unclear[name].append(
+                    _as_unclear(race, f"other orders of what races are not followed: {race.message}")
+                )
 
     def _note(self, finding: Finding, open_: Finding) -> None:
         names = _left_open(finding, self._code.get((finding.line, finding.column)), waits=self._waits)

@@ -24,6 +24,7 @@ from warpsim.program.program import Instruction
 from warpsim.records import define
 
 WHY = "threads in another order meet in another phase"
+COLUMNS = "warps in another order get other columns of tensor memory"
 NEVER = 1 << 62
 """A time before which nothing is known to happen."""
 Events = Array
@@ -120,6 +121,14 @@ def _copying(machine: Machine, key: int, over: int) -> bool:
     return False
 
 
+@define(eq=False)
+class Allocators:
+    """Who has last allocated tensor memory of a CTA, and who has freed some since."""
+
+    allocated: Events = attrs.field(factory=_none)
+    freed: Events = attrs.field(factory=_none)
+
+
 class Pairing(Watcher):
     """Notes instructions whose phases depend on the order of threads. Comes before the ``detector`` of races: what a wait acquires is
     not known before it."""
@@ -127,13 +136,14 @@ class Pairing(Watcher):
     def __init__(self, strange: dict[int, tuple[Instruction, str]], detector: RaceWatcher) -> None:
         self.strange, self.detector = strange, detector
         self._phases: dict[tuple[int, int], Phases] = {}
+        self._allocators: dict[int, Allocators] = {}
         self._partial: set[int] = set()
         """Barriers of the CTA that were ever passed by some threads only."""
 
-    def _note(self, group: Group, *, known: bool) -> None:
+    def _note(self, group: Group, *, known: bool, why: str = WHY) -> None:
         if not known:
             instruction = group.instruction
-            self.strange.setdefault(id(instruction), (instruction, WHY))
+            self.strange.setdefault(id(instruction), (instruction, why))
 
     def mbarrier_initialised(
         self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Array | None
@@ -181,6 +191,28 @@ class Pairing(Watcher):
             parity = int(parities[which[0]])
             known = state.reach(parity) and not _copying(machine, key, 1 - parity)
             self._note(group, known=state.see(clocks, positions[which]) and known)
+
+    def tensor_allocated(self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array) -> None:
+        """Warps get the first columns that are free: who has come before must be known."""
+        clocks = self._clocks(machine, group)
+        for state, mine in self._allocating(clocks, group.selection.positions.reshape(-1)):
+            earlier = np.concatenate([state.allocated, state.freed], axis=1)
+            self._note(group, known=not _unordered(clocks, earlier, mine).any(), why=COLUMNS)
+            state.allocated, state.freed = _events(clocks, mine), _none()
+
+    def tensor_freed(
+        self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array, positions: Array
+    ) -> None:
+        """Who gets columns before others are freed must be known."""
+        clocks = self._clocks(machine, group)
+        for state, mine in self._allocating(clocks, positions):
+            self._note(group, known=not _unordered(clocks, state.allocated, mine).any(), why=COLUMNS)
+            state.freed = np.concatenate([state.freed, _events(clocks, mine)], axis=1)
+
+    def _allocating(self, clocks: BatchClocks, positions: Array) -> Iterator[tuple[Allocators, Array]]:
+        ctas = positions % clocks.n_ctas
+        for cta in np.unique(ctas).tolist():
+            yield self._allocators.setdefault(clocks.base + cta, Allocators()), positions[ctas == cta]
 
     def wgmma_issued(self, machine: Machine, group: Group, issue: Issue) -> None:
         """The warps of warpgroups come together, so who arrives later need know of one of their threads only."""

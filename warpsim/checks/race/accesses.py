@@ -19,6 +19,8 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 from warpsim.records import frozen
 
+READERS = "read", "other"
+
 
 @frozen(eq=False)
 class _Pairs:
@@ -86,8 +88,12 @@ class AccessChecks:
                 at = at.reshape((1,) * threads.ndim) if at.size == 1 else at.reshape(threads.shape)
             first = last = threads
             if at.shape != threads.shape:
-                first = threads[tuple([slice(0, 1) if n == 1 else slice(None) for n in at.shape])]
-                last = threads[tuple([slice(-1, None) if n == 1 else slice(None) for n in at.shape])]
+                if self.clocks.launch.any_contents:
+                    at = np.broadcast_to(at, threads.shape)
+                    columns = None if columns is None else np.broadcast_to(columns, threads.shape)
+                else:
+                    first = threads[tuple([slice(0, 1) if n == 1 else slice(None) for n in at.shape])]
+                    last = threads[tuple([slice(-1, None) if n == 1 else slice(None) for n in at.shape])]
         self.flat(machine, group, accesses._replace(at=at, first=first, last=last, columns=columns))
 
     def flat(self, machine: Machine, group: Group, accesses: Accesses) -> None:
@@ -116,14 +122,33 @@ class AccessChecks:
             if kind == "strong" and "seen" in cells.kinds and not cells.narrow:
                 seen = self._not_seen(accesses, index, seen)
             self._check(machine, group, accesses, index, seen, was_write=was_write)
+        if self.clocks.launch.any_contents:
+            self._check_forgotten(machine, group, accesses, index)
         if accesses.write:
             self._note_writers(machine, group, accesses, index, epoch)
-        elif readers is not None:
+            return
+        if readers is not None:
             self._note_readers(cells, index, readers, readers, self.clocks.now << SHIFT | readers)
-        elif not self.clocks.role.level:
+        elif not self.clocks.role.level or self.clocks.launch.any_contents:
             self._note_readers(cells, index, accesses.first, last, epoch)
-        elif accesses.allocation is not None and self.clocks.role.level == GPU and "strong" in cells.kinds:
+        if accesses.allocation is not None and self.clocks.role.level == GPU and "strong" in cells.kinds:
             cells.of("seen")[index] = epoch
+
+    def _check_forgotten(self, machine: Machine, group: Group, accesses: Accesses, index: Array) -> None:
+        """Check accesses against those that the cells had no room for."""
+        cells, weak = accesses.cells, not self.clocks.role.level
+        floor = 0 if accesses.allocation is not None or self.clocks.clustered else self.clocks.order.floor
+        for kind, against in (("read", accesses.write), ("strong", self.clocks.role.level < GPU or cells.narrow)):
+            if not against or not cells.has_aside(kind):
+                continue
+            which, epochs = cells.beside(kind, index, floor)
+            if len(which):
+                first = accesses.first[which]
+                last = first if accesses.last is accesses.first else accesses.last[which]
+                some = accesses._replace(at=accesses.at[which], first=first, last=last)
+                self._check(machine, group, some, index[which], epochs, was_write=kind == "strong")
+            if accesses.write and weak:
+                cells.settled(kind, index)
 
     def _not_seen(self, accesses: Accesses, index: Array, strong: Array) -> Array:
         """The strong writes in cells, less those that a strong read has seen which happens before these accesses: what is observed
@@ -150,7 +175,11 @@ class AccessChecks:
         has all of them."""
         cells, first, last, strong = accesses.cells, accesses.first, accesses.last, self.clocks.role.level
         writes = cells.of("strong" if strong else "write")
+        before = writes.take(index) if strong and self.clocks.launch.any_contents else None
         writes[index] = epoch
+        if before is not None:
+            for each in (before, epoch):
+                cells.forget("strong", index, each, ("strong",))
         cells.narrow |= 0 < strong < GPU
         if not strong:
             apart = (first != last) | (writes.take(index) != epoch)
@@ -167,6 +196,15 @@ class AccessChecks:
 
     def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, epoch: Array) -> None:
         """Keep two readers, of different warps if possible."""
+        if not self.clocks.launch.any_contents:
+            self._note_two(cells, index, first, last, epoch)
+            return
+        before = [cells.of(slot).take(index) for slot in READERS]
+        self._note_two(cells, index, first, last, epoch)
+        for each in (*before, epoch):
+            cells.forget("read", index, each, READERS)
+
+    def _note_two(self, cells: Cells, index: Array, first: Array, last: Array, epoch: Array) -> None:
         fresh = "read" not in cells.kinds
         reads = cells.of("read")
         old = None if fresh else reads.take(index)
@@ -201,7 +239,11 @@ class AccessChecks:
         warps, kept = (read & THREAD) // per_warp, second.take(index)
         near = (kept & THREAD) // per_warp == warps
         wanted = ~fresh & (read & THREAD != threads) & ((kept == 0) | (near & (warps != threads // per_warp)))
+        before = kept[wanted]
         second[index[wanted]] = epoch[wanted]
+        if self.clocks.launch.any_contents:
+            cells.forget("read", index[wanted], before, READERS)
+            cells.forget("read", index, epoch, READERS)
 
     def _is_stale(self, cells: Cells, kept: Array, threads: Array, n_ctas: int) -> Array | bool:
         """A mask of reads of shared memory that a CTA barrier, or that of the reader's warp, orders before these

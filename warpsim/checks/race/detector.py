@@ -281,7 +281,10 @@ class Races:
             return
         self.clocks.launch.begin(transfer.place, 0)
         cells, n_ctas = self.clocks.shared_cells, self.clocks.n_ctas
-        for footprint, kind in ((transfer.writes, "write"), (transfer.reads, "read")):
+        ends = [(transfer.writes, "write"), (transfer.reads, "read")]
+        if self.clocks.launch.any_contents:
+            ends.append((transfer.reads, "other"))
+        for footprint, kind in ends:
             if footprint is None or kind not in cells.kinds:
                 continue
             positions, columns, start = transfer.positions[which], footprint.columns[which], footprint.start[which]
@@ -293,6 +296,8 @@ class Races:
             mine = np.repeat(positions, at.shape[1])
             still = cells.kinds[kind][index] & THREAD == mine
             cells.of(kind)[index[still]] = self.clocks.now << SHIFT | mine[still]
+            if kind == "other" and cells.has_aside("read"):
+                cells.last_until("read", index, mine, self.clocks.now)
 
 
 _SCOPES = {None: GPU, "cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
