@@ -37,9 +37,7 @@ class Place:
     size: int
     residue: int
     read_only: bool
-    shared: bool
-    private: bool = False
-    """Whether each thread has its own."""
+    space: str
 
 
 class Questions:
@@ -93,41 +91,36 @@ class Questions:
             found = next((a for a in self.state.memory.allocations if a.start <= number <= a.end), None)
             if found is not None:
                 place = self._place(
-                    f"array {found.start:x}", 64, found.end - found.start, found.start, read_only=found.read_only
+                    f"array {found.start:x}",
+                    64,
+                    found.end - found.start,
+                    found.start,
+                    "global",
+                    read_only=found.read_only,
                 )
                 return place.base + (number - found.start)
         return z3.BitVecVal(number, 8 * nbytes)
 
     def _variable(self, variable: Variable) -> z3.ExprRef | None:
+        space = variable.space.value
         if variable.in_frame:
-            if variable.space.value != "local":
+            if space != "local":
                 return None
             at = self.state.plan.main.offset(variable) & 15
-            return self._place(variable.unique, 64, variable.size, at, read_only=False, private=True).base
-        plan, shared = self.state.plan, variable.space.value == "shared"
+            return self._place(variable.unique, 64, variable.size, at, space, read_only=False).base
+        plan, shared = self.state.plan, space == "shared"
         start = plan.address(variable)
         size = variable.size
         if shared and (variable.linkage == "extern" or not size):
             size = self.state.shared_size - start
-        return self._place(
-            variable.unique, 32 if shared else 64, size, start, read_only=variable.space.value == "const", shared=shared
-        ).base
+        bits = 32 if shared else 64
+        return self._place(variable.unique, bits, size, start, space, read_only=space == "const").base
 
-    def _place(
-        self,
-        name: str,
-        bits: int,
-        size: int,
-        start: int,
-        *,
-        read_only: bool,
-        shared: bool = False,
-        private: bool = False,
-    ) -> Place:
+    def _place(self, name: str, bits: int, size: int, start: int, space: str, *, read_only: bool) -> Place:
         if name not in self.places:
             base = z3.BitVec(f"&{name}", bits)
-            self.places[name] = Place(base, size, start & 255, read_only, shared, private)
-            if shared:
+            self.places[name] = Place(base, size, start & 255, read_only, space)
+            if space == "shared":
                 self.always.append(base == start)
             else:
                 self.always += [base & 255 == start & 255, z3.ULT(base, 1 << 47), z3.UGT(base, 1 << 20)]
@@ -154,11 +147,12 @@ class Questions:
         return z3.substitute(term, *self.other, *(self.elsewhere if across else []))
 
     def place_of(self, access: Access) -> Place | None:
-        """What an address is made from; None if that is not one array or variable, or it is too late to look."""
+        """What an address is made from; None if that is not one array or variable of the space, or it is too late to look."""
         if id(access) not in self._placed:
             names = set() if time.monotonic() > self.until else named(access.address)
             found = [place for place in self.places.values() if str(place.base) in names]
-            self._placed[id(access)] = found[0] if len(found) == 1 else None
+            meant = access.space.partition("::")[0] or "global"
+            self._placed[id(access)] = found[0] if [place.space for place in found] == [meant] else None
         return self._placed[id(access)]
 
     def offset(self, access: Access, place: Place) -> z3.ExprRef:
@@ -188,7 +182,7 @@ class Questions:
     def races(self) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
         """Accesses that two threads may make of the same bytes, unordered."""
         accesses = [(a, self.place_of(a)) for a in self.ways.accesses if a.space != "local"]
-        placed = [(a, p) for a, p in accesses if p is not None and not p.private]
+        placed = [(a, p) for a, p in accesses if p is not None and p.space != "local"]
         yield from ((a.instruction, None) for a, p in accesses if p is None)
         for (a, p), (b, q) in itertools.combinations_with_replacement(placed, 2):
             if p is not q or (a.kind == "load" and b.kind == "load"):
@@ -196,7 +190,7 @@ class Questions:
             if time.monotonic() > self.until:
                 yield a.instruction, None
                 return
-            for across in (False,) if p.shared else (False, True):
+            for across in (False,) if p.space == "shared" else (False, True):
                 if across and not self.elsewhere:
                     continue
                 if a.kind == b.kind == "atomic" and not (
