@@ -23,7 +23,7 @@ from peers import numba
 
 import warpsim
 from warpsim.host.cases import run_case
-from warpsim.native.compiling.cache import available
+from warpsim.native.compiling import available
 from warpsim.native.compiling.queue import compile_queue
 
 HERE = Path(__file__).parent

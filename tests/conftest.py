@@ -1,6 +1,7 @@
 """What a run costs, said at its end."""
 
 import gc
+import math
 import os
 import sys
 import time
@@ -19,6 +20,9 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(5_000)
+    from warpsim.program import load
+
+    load.LONG = math.inf  # no text that a test reads is to come from a test before it
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -13,7 +13,8 @@ PACKAGE = Path(warpsim.__file__).parent
 ORDER = {
     "records": -1,
     "errors": 0,
-    "owned": 0,
+    "owned": -1,
+    "cache": 0,
     "types": 0,
     "version": 0,
     "numerics": 0,

@@ -17,7 +17,7 @@ from warpsim.machine.selection import Shape
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import LaunchState, Settings
-from warpsim.program.build import program_of
+from warpsim.program.load import program_of
 from warpsim.types import TYPES
 
 SQUARES = """.reg .b32 %r<4>; .reg .b64 %rd<3>;

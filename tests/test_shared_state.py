@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import warpsim
-from warpsim.program.build import no_collection
+from warpsim.program.load import no_collection
 
 PACKAGE = Path(warpsim.__file__).parent
 OF_THE_PROCESS = {PACKAGE / "driver" / "abi", PACKAGE / "host" / "defaults.py"}

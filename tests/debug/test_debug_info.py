@@ -5,7 +5,7 @@ import pytest
 
 from ring_kernel import SCALE, SHIFT, WEIGHTS, started
 from warpsim.debug import DebugError
-from warpsim.program import build, dwarf
+from warpsim.program import dwarf, load
 from warpsim.program.c_types import SCALARS, Array, Member, Pointer, Scalar, Struct, definition, text
 
 LANES = np.arange(32)
@@ -151,13 +151,13 @@ def test_leb128(data, unsigned, signed):
 def test_an_unknown_form_costs_the_types_only(monkeypatch):
     """Debug information of another kind is left out: names and accesses serve."""
     monkeypatch.setattr(dwarf, "FORMS", {})
-    build._kept_program.cache_clear()
+    load._kept_program.cache_clear()
     session = started("ring_debug.ptx")
     session.until("ring.cu:61")
 
     assert session.evaluate("coef[1]") == 1
     assert session.evaluate("square[6]") == 6
-    build._kept_program.cache_clear()
+    load._kept_program.cache_clear()
 
 
 def test_parts_without_names():

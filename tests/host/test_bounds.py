@@ -284,10 +284,10 @@ def test_engines_and_workers(monkeypatch):
     monkeypatch.setenv("WARPSIM_ENGINE", "quick")
     with pytest.raises(warpsim.LaunchError, match="engine must be 'auto' or 'interpreter' or 'compiled', not 'quick'"):
         chosen_engine(None)
-    monkeypatch.setattr("warpsim.native.compiling.cache.available", lambda: False)
+    monkeypatch.setattr("warpsim.native.compiling.available", lambda: False)
     with pytest.raises(warpsim.LaunchError, match="needs llvmlite"):
         chosen_engine("compiled")
-    monkeypatch.setattr("warpsim.native.compiling.cache.available", lambda: True)
+    monkeypatch.setattr("warpsim.native.compiling.available", lambda: True)
     assert chosen_engine("compiled") == "compiled"
     assert workers_of(device, None, None, "auto") == workers_of(device, 1, None, "auto") == (None, 1)
     threads, count = workers_of(device, 2, None, "compiled")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from warpsim.native.compiling import cache, compiler
+from warpsim import cache
+from warpsim.native.compiling import compiler
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 RUN = """

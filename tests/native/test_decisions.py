@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from warpsim import cache
 from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect, Shape
 from warpsim.machine.values import Affine
-from warpsim.native.compiling import cache
+from warpsim.native import compiling
 from warpsim.native.regions.options import Options, Outcome
 from warpsim.native.runtime.calls import FAR, _block_limit
 from warpsim.native.runtime.extents import conflicts
@@ -556,7 +557,7 @@ def test_products_of_matrices_that_pay(monkeypatch, tmp_path):
 
 def test_without_a_compiler(monkeypatch):
     """Where the extra is not installed, the interpreter runs the launch alone."""
-    monkeypatch.setattr(cache, "available", lambda: False)
+    monkeypatch.setattr(compiling, "available", lambda: False)
     taken = costs.Interpreted()
     monkeypatch.setattr(serving, "interpreted", lambda: taken)
     monkeypatch.setattr(serving, "on_disk", lambda plan: False)

@@ -11,7 +11,7 @@ import pytest
 
 import warpsim
 from instruction_kernels import ROWS, Row, batches, kernel
-from warpsim.native.compiling.cache import available
+from warpsim.native.compiling import available
 
 pytestmark = pytest.mark.skipif(not available(), reason="the extra jit is not installed")
 LANES = 128

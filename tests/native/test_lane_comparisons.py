@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.native.compiling.cache import available
+from warpsim.native.compiling import available
 
 pytestmark = pytest.mark.skipif(not available(), reason="the extra jit is not installed")
 TESTS = {

@@ -16,7 +16,7 @@ import pytest
 import matrix_trials
 import warpgroup_trials
 import warpsim
-from warpsim.native.compiling.cache import available
+from warpsim.native.compiling import available
 
 pytestmark = pytest.mark.skipif(not available(), reason="the extra jit is not installed")
 WARPS = [*matrix_trials.register_trials(), *matrix_trials.wmma_mma_trials()]

@@ -13,7 +13,8 @@ import warpsim
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
-from warpsim.native.compiling import cache, images
+from warpsim import cache
+from warpsim.native.compiling import images
 from warpsim.native.compiling.compiler import compiler
 from warpsim.native.regions.region import BlockSlice, Region
 from warpsim.native.tiering.records import _dumps, _facts, _region

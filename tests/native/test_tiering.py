@@ -12,7 +12,7 @@ import warpsim
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
-from warpsim.native.compiling import cache
+from warpsim import cache
 from warpsim.native.compiling.compiler import compiler
 from warpsim.native.compiling.queue import CompileQueue, compile_queue
 from warpsim.native.regions.options import Outcome

@@ -14,7 +14,7 @@ import pytest
 
 import warpsim
 from warpsim.cli import main
-from warpsim.native.compiling.cache import available
+from warpsim.native.compiling import available
 from warpsim.observe.timing import StopWatch
 
 LOOP = """

@@ -15,7 +15,7 @@ import pytest
 
 import warpsim
 from warpsim.errors import PtxError
-from warpsim.program.build import program_of
+from warpsim.program.load import program_of
 from warpsim.program.program import Program
 
 ROOT = Path(__file__).parents[2]

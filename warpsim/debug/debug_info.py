@@ -79,7 +79,7 @@ class DebugInfo:
 
     def __init__(self, program: Program) -> None:
         self.functions = list(program.functions.values())
-        self.files = _files(program)
+        self.files = program.files
         in_order = [v.name for v in program.variables]
         for function in self.functions:
             in_order += [*(p.name for p in function.params), *(v.name for v in function.variables)]
@@ -89,7 +89,7 @@ class DebugInfo:
             addresses.update({label: (number + 1 << FUNCTION) + at for label, at in function.labels.items()})
         self.shared = {v.name for f in self.functions for v in f.variables if not v.in_frame}
         self.shared |= {v.name for v in program.variables}
-        texts = Sections([item for item in program.module.items if isinstance(item, ast.Section)], addresses)
+        texts = Sections(program.sections, addresses)
         self.text, self.sections = texts.text, texts.data
         self.by_offset: dict[int, Entry] = {}
         self.made: dict[int, CType] = {}
@@ -290,9 +290,3 @@ def _without(scope: Scope, fixed: set[str]) -> tuple[list[Symbol], Scope]:
     kept = tuple([symbol for symbol in scope.symbols if symbol not in found])
     rest = attrs.evolve(scope, symbols=kept, scopes=tuple([each for _, each in inner]))
     return [*found, *(symbol for symbols, _ in inner for symbol in symbols)], rest
-
-
-def _files(program: Program) -> dict[int, str]:
-    """The names of CUDA files by number."""
-    named = (item for item in program.module.items if isinstance(item, ast.Directive) and item.name == "file")
-    return {int(each.arguments[0]): str(each.arguments[1]).strip('"') for each in named}

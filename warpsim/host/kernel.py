@@ -36,7 +36,7 @@ from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.watcher import Watcher
 from warpsim.native.tiering.eligibility import compiled_for
 from warpsim.numerics.arrays import Array
-from warpsim.program.build import program_of
+from warpsim.program.load import program_of
 from warpsim.program.program import Function, Program, Variable
 from warpsim.records import frozen
 from warpsim.types import TYPES, StateSpace
@@ -375,7 +375,7 @@ class Module:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copy by loading the text again; the copy has its own variables."""
-        return load_text, (self.program.module.source, self.program.file)
+        return load_text, (self.program.source, self.program.file)
 
     def _repr_html_(self) -> str:
         from warpsim.report.pages import module_html
@@ -403,7 +403,7 @@ class Module:
     @property
     def source(self) -> str:
         """The text as loaded. Findings count its lines from 1."""
-        return self.program.module.source
+        return self.program.source
 
     def to_ptx(self) -> str:
         """Print the program as PTX text."""

@@ -152,7 +152,7 @@ def chosen_engine(given: str | None) -> str:
     word = os.environ.get("WARPSIM_ENGINE", "auto") if given is None else given
     chosen = choice("engine", word, ENGINES)
     if chosen == "compiled":
-        from warpsim.native.compiling.cache import available
+        from warpsim.native.compiling import available
 
         if not available():
             raise LaunchError('engine="compiled" needs llvmlite: pip install warpsim[jit]')

@@ -202,7 +202,7 @@ def _write(
         "simulated": {"warpsim": VERSION, "device": device.target},
     }
     stdout = result.stdout if result is not None and result.stdout else None
-    write_case(directory, description, data, kernel.module.program.module.source, stdout)
+    write_case(directory, description, data, kernel.module.program.source, stdout)
 
 
 def _word(value: object) -> object:

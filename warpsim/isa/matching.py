@@ -344,8 +344,13 @@ def _candidate(form: Form, filled: dict[int, str], text: str, modifiers: tuple[s
         needs.append(need)
     illegal = declared.legal(op) if declared.legal is not None else None
     operands = () if illegal else tuple(_typed(spec, op) for spec in form.operands)
-    traits = declared.traits if isinstance(declared.traits, Traits) else declared.traits(op)
-    return Candidate(form, op, operands, illegal, tuple(needs), completed(traits, modifiers))
+    return Candidate(form, op, operands, illegal, tuple(needs), traits_of(form, op))
+
+
+def traits_of(form: Form, op: Op) -> Traits:
+    """The traits of a form with these modifiers."""
+    declared = form.declared.traits
+    return completed(declared if isinstance(declared, Traits) else declared(op), op.modifiers)
 
 
 def _typed(spec: OperandSpec, op: Op) -> TypedOperand:

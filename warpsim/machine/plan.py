@@ -36,7 +36,7 @@ from warpsim.machine.state.global_memory import (
 )
 from warpsim.machine.state.notes import no_notes
 from warpsim.machine.values import Affine, Array, Value
-from warpsim.program.build import no_collection, program_of
+from warpsim.program.load import no_collection, program_of
 from warpsim.program.mangling import source_name
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
 from warpsim.records import frozen
@@ -449,7 +449,7 @@ class Image:
         self,
     ) -> tuple[Callable[..., Image], tuple[str, str, dict[str, int], Callable[[FunctionPlan], None]]]:
         """Copies are bound anew from the text."""
-        return _image_of, (self.program.module.source, self.program.file, self.addresses, self.bind)
+        return _image_of, (self.program.source, self.program.file, self.addresses, self.bind)
 
     def function_address(self, name: str) -> int:
         """The code address of a function."""

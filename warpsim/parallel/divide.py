@@ -183,7 +183,7 @@ def _parts(state: LaunchState, bounds: Sequence[int], engine: str) -> list[Part]
     program = plan.program
     return [
         Part(
-            program.module.source,
+            program.source,
             program.file,
             plan.entry.name,
             plan.image.addresses,

@@ -24,7 +24,7 @@ from warpsim.machine.values import Affine, Array
 from warpsim.machine.watcher import READ, MemoryAccess, Watcher
 from warpsim.native.tiering.eligibility import compiled_for
 from warpsim.parallel.processes import Memory
-from warpsim.program.build import program_of
+from warpsim.program.load import program_of
 from warpsim.records import frozen
 
 Reduction = tuple[str, str]

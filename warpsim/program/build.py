@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import attrs
 
@@ -19,7 +17,7 @@ from warpsim.program.lines import Reading, Unusual
 from warpsim.program.linking import check_links, check_target
 from warpsim.program.names import FunctionBuilder, Scope, VectorRegister
 from warpsim.program.problems import LAST, Problems
-from warpsim.program.program import Body, Function, Instruction, Param, Program, Variable
+from warpsim.program.program import Body, Function, Instruction, Param, Program, Variable, once
 from warpsim.program.resolve import Resolver
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
@@ -27,39 +25,13 @@ from warpsim.ptx.outline import Outline, outline_of
 from warpsim.ptx.parser import read
 from warpsim.ptx.tokens import SyntaxProblem
 
-KEPT = 1 << 16
-"""Longest text whose program is cached, in characters; longer ones would hold too much memory."""
 
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Disable automatic collection inside the context: it would scan everything made so far, and find nothing."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def program_of(text: str, file: str = "<ptx>") -> Program:
-    """Load a text as a typed program, which is immutable.
+def read_program(text: str, file: str) -> Program:
+    """Read a text.
 
     Raises:
         PtxError: with every problem; if the text cannot be parsed to its end, with the problems before that place.
     """
-    return _kept_program(text, file) if len(text) <= KEPT else _program(text, file)
-
-
-@functools.lru_cache(maxsize=32)
-def _kept_program(text: str, file: str) -> Program:
-    return _program(text, file)
-
-
-@no_collection()
-def _program(text: str, file: str) -> Program:
     found = outline_of(text, file, matching.is_name)
     if found is not None:
         with suppress(PtxError, SyntaxProblem, Unusual):  # it is read again below, which says what is wrong where
@@ -115,7 +87,10 @@ def load_program(
         tuple(v for v in resolver.variables if resolver.globals.get(v.name) is v or v.space.value != "global"),
         {k: v for k, v in externs.items() if k not in functions},
         resolver.aliases,
-        module,
+        module.source,
+        "debug" in module.target,
+        resolver.files,
+        tuple([item for item in module.items if isinstance(item, ast.Section)]),
         module.file,
         problems.lines,
     )
@@ -223,7 +198,7 @@ def _function(
         blocks.branch_targets()
         late = Late(checker, outer, reading, node.body.span)
         target = module.target[0] if module.target else ""
-        made, samples = (lambda: paired(late.body(), target)), late.samples
+        made, samples = once(lambda: paired(late.body(), target)), late.samples
     directives = {d.name: d.arguments for d in node.directives}
     return Function(
         node.name,
@@ -274,7 +249,7 @@ def _sizes(node: ast.Function, params: tuple[Param, ...], version: tuple[int, in
         problems.add("directive", end, ".blocksareclusters needs .reqntid and .reqnctapercluster")
 
 
-__all__ = ["Variable", "load_program", "program_of"]
+__all__ = ["Variable", "load_program", "read_program"]
 
 
 WITHOUT_PEER_BIT, OFFSET = 0xFEFFFFFF, 0xFFFF

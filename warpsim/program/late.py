@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
@@ -57,8 +56,6 @@ class Late:
         """Those of the line at hand that begin with a percent sign."""
         self.known: dict[str, Operand] = {}
         """Operands that are registers, by type and name."""
-        self._lock = threading.Lock()
-        self._made: Body | None = None
         self.others: list[Instruction] = []
         if not all(isinstance(node, Statement) for node, *_ in self.builder.code):
             self._check(read)
@@ -89,12 +86,10 @@ class Late:
         return (*lines, *self.others)
 
     def body(self) -> Body:
-        """The body, made once."""
-        with self._lock:
-            if self._made is None:
-                self._made = ended(self.builder, list(self._code()), self.begin)
-                self.builder.code, self.texts, self.known = [], [], {}
-            return self._made
+        """Make the body, once."""
+        made = ended(self.builder, list(self._code()), self.begin)
+        self.builder.code, self.texts, self.known = [], [], {}
+        return made
 
     def _target(self, name: str) -> int:
         """Where a label stands."""

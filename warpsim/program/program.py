@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -290,6 +291,20 @@ class Body:
     labels: dict[str, int]
 
 
+def once(make: Callable[[], Body]) -> Callable[[], Body]:
+    """A function that makes a body when it is first called, whichever thread does that."""
+    lock = threading.Lock()
+    made: list[Body] = []
+
+    def body() -> Body:
+        with lock:
+            if not made:
+                made.append(make())
+            return made[0]
+
+    return body
+
+
 @frozen(slots=False, eq=False)
 class Function:
     """A function with a body, which is ``made`` when it is first asked for."""
@@ -342,8 +357,8 @@ class Function:
 
 @frozen
 class Program:
-    """A loaded module. ``externs`` are declared functions without a body (``vprintf``, ``malloc`` ...). The functions of the
-    syntax tree may be without their statements."""
+    """A loaded module. ``externs`` are declared functions without a body (``vprintf``, ``malloc`` ...). ``debug``: it is compiled
+    for debugging (``.target sm_90, debug``): the assembler then does not optimise. ``files`` are CUDA's, by number."""
 
     target: str
     version: tuple[int, int]
@@ -352,14 +367,11 @@ class Program:
     variables: tuple[Variable, ...]
     externs: dict[str, tuple[tuple[Param, ...], tuple[Param, ...]]]
     aliases: dict[str, str]
-    module: ast.Module = attrs.field(repr=False)
+    source: str = attrs.field(repr=False)
+    debug: bool
+    files: dict[int, str]
+    sections: tuple[ast.Section, ...] = attrs.field(repr=False)
     file: str = "<ptx>"
     lines: tuple[str, ...] = attrs.field(repr=False, default=())
     symbols: Any = attrs.field(default=None, init=False, eq=False, repr=False)
     """The variables of C++, cached by `warpsim.debug.symbols.symbols_of`."""
-
-    @property
-    def debug(self) -> bool:
-        """Whether the module is compiled for debugging (``.target sm_90, debug``): the assembler then does not
-        optimise."""
-        return "debug" in self.module.target

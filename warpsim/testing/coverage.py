@@ -27,7 +27,7 @@ class Lines:
         """Count a finished launch."""
         program = state.plan.program
         entry = state.plan.entry
-        name = self._named(program.file, program.module.source)
+        name = self._named(program.file, program.source)
         ran: dict[tuple[str, int], int] = {}
         """By place. A line runs as often as the most frequent of its instructions."""
 

@@ -23,7 +23,7 @@ from warpsim.cli.lsp.text import Text
 from warpsim.cli.lsp.words import completions, hover
 from warpsim.cli.output import internal
 from warpsim.errors import Finding, PtxError, source_path
-from warpsim.program.build import program_of
+from warpsim.program.load import program_of
 from warpsim.report.rules import page_of
 from warpsim.types import JsonObject
 from warpsim.version import VERSION

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
+from warpsim.cache import digest, has_object, read_object, write_object
 from warpsim.native.compiling import images
-from warpsim.native.compiling.cache import digest, has_object, read_object, write_object
 from warpsim.native.compiling.images import Function, function_at
 from warpsim.native.compiling.linking import Linked, Unlinkable, link
 from warpsim.native.runtime.context import module_of

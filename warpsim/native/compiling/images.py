@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from warpsim.native.compiling.cache import read_object, write_object
+from warpsim.cache import read_object, write_object
 from warpsim.native.compiling.linking import Linked
 from warpsim.types import JsonObject
 from warpsim.version import VERSION

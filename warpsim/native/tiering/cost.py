@@ -7,7 +7,7 @@ import os
 import sys
 from functools import lru_cache
 
-from warpsim.native.compiling.cache import digest, has_note, note
+from warpsim.cache import digest, has_note, note
 from warpsim.version import VERSION
 
 HOT = 0.02

@@ -105,7 +105,7 @@ def _compiles(*, kept: bool) -> bool:
 
         if made_by() is not None:
             return True
-    from warpsim.native.compiling.cache import available
+    from warpsim.native.compiling import available
 
     return available()
 

@@ -6,7 +6,7 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from warpsim.native.compiling.cache import has_folder
+from warpsim.cache import has_folder
 from warpsim.native.regions.options import MOST, Options, Outcome, Place, Stops, described
 from warpsim.native.tiering.cost import (
     LANE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from warpsim.cache import digest, has_note
 from warpsim.machine.state.notes import Note
-from warpsim.native.compiling.cache import digest, has_note
 from warpsim.version import VERSION
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _NOTE: Note[bool] = Note("native on disk")
 
 def note_of(plan: KernelPlan) -> str:
     """The name of a kernel's note."""
-    return _note(plan.entry.name, plan.program.module.source)
+    return _note(plan.entry.name, plan.program.source)
 
 
 @lru_cache(maxsize=16)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from warpsim.cache import digest, note, read_object, write_object
 from warpsim.native.compiling import images
-from warpsim.native.compiling.cache import digest, note, read_object, write_object
 from warpsim.native.regions.options import Stops, described
 from warpsim.native.regions.region import BlockSlice, Region, live_at, live_in_source
 from warpsim.native.runtime.compiled_region import Access, CompiledRegion

@@ -1,9 +1,8 @@
-"""The object cache on disk, and notes of what was compiled or launched."""
+"""The cache on disk: machine code, programs that were read, and notes of what was compiled or launched."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,12 +23,6 @@ OBJECT_BYTES = 32 << 20
 _MARK = b"warpsim object 2\n"
 HEAD = len(_MARK) + 32 + 8
 """Size of an object's header: magic, a digest of key, length and content, and the length."""
-
-
-@lru_cache(maxsize=1)
-def available() -> bool:
-    """Whether there is a compiler: the extra ``jit`` is installed."""
-    return importlib.util.find_spec("llvmlite") is not None
 
 
 def has_folder() -> bool:

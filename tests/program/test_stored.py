@@ -1,0 +1,235 @@
+"""Programs on disk are those that were read, and whatever else lies there is passed over."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim import owned
+from warpsim.analysis.strict import check_program
+from warpsim.cache import digest, write_object
+from warpsim.isa.spec import REGISTRY
+from warpsim.program import build, load, stored
+from warpsim.program.program import Function, Instruction, Program
+
+TOP = Path(__file__).parents[2]
+TEXTS = sorted([*(TOP / "programs").glob("*/*.ptx"), *(TOP / "tests" / "cases").glob("*/*.ptx")])
+SHORT = [
+    path for path in TEXTS if path.parent.name in ("hello", "gemm_sparse", "histogram", "assert_fails", "bit_fields")
+]
+TEXT = """.version 8.6
+.target sm_100a
+.address_size 64
+.global .texref image;
+.visible .entry k(.param .u64 p)
+{
+	.reg .b32 %r<4>;
+	.reg .b64 %rd<3>;
+	ld.param.u64 %rd1, [p];
+	mov.u32 %r1, %tid.x;
+	mad.wide.u32 %rd2, %r1, 4, %rd1;
+	st.global.u32 [%rd2], %r1;
+	ret;
+}
+"""
+WRONG = TEXT.replace("%r1, %tid.x", "%rd1, %tid.x")
+DOUBTFUL = TEXT.replace("mov.u32 %r1, %tid.x;", "")
+FOR_PAIRS = TEXT.replace(
+    "ret;", "and.b32 %r2, %r1, 0xFEFFFFFF;\n\ttcgen05.commit.cta_group::2.mbarrier::arrive::one.b64 [%rd2];\n\tret;"
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty cache, for texts of any length."""
+    monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path))
+    monkeypatch.setattr(load, "LONG", 0)
+    for kept in (owned.cache_folder, load._kept_program):
+        kept.cache_clear()
+    yield tmp_path
+    for kept in (owned.cache_folder, load._kept_program):
+        kept.cache_clear()
+
+
+@pytest.fixture
+def as_later(monkeypatch):
+    """Makes this process read nothing, like one that comes after it."""
+
+    def begin():
+        load._kept_program.cache_clear()
+        monkeypatch.setattr(build, "read_program", lambda text, file: pytest.fail("it was to come from the disk"))
+
+    return begin
+
+
+def facts(made: object) -> object:
+    """Everything that a program says; ops, which are equal to themselves alone, are taken apart."""
+    match made:
+        case Program():
+            fields = [name for name in Program.__slots__ if name not in ("functions", "symbols", "__weakref__")]
+            return [getattr(made, name) for name in fields], [facts(f) for f in made.functions.values()]
+        case Function():
+            rest = made.name, made.entry, made.params, made.returns, made.variables, made.directives, made.linkage
+            code = [facts(instruction) for instruction in made.code], [facts(each) for each in made.kinds]
+            return rest, made.span, made.noreturn, made.registers, made.labels, code
+        case Instruction():
+            where = made.guard, made.span, made.source, made.inlined_at
+            return made.form, vars(made.op), made.traits, made.operands, where
+    raise TypeError(made)
+
+
+def both(text: str) -> tuple[Program, Program]:
+    """A program as it is read, and from the disk."""
+    read = load.program_of(text, "a.ptx")
+    for function in read.functions.values():
+        _ = function.code
+    name = stored.name_of(text, "a.ptx")
+    found = stored.find(name, text, lambda: pytest.fail("it was to come from the disk"))
+    assert found is not None
+    return read, found
+
+
+@pytest.mark.parametrize("path", SHORT, ids=lambda path: path.parent.name)
+def test_like_what_was_read(path):
+    """Registers, operands, lines, columns, sources, symbols: all as in the text."""
+    read, found = both(path.read_text())
+
+    assert facts(found) == facts(read)
+    assert found.functions.keys() == read.functions.keys()
+
+
+@pytest.mark.long
+def test_all_like_what_was_read():
+    """The same of a quarter of the gallery and the cases."""
+    for path in TEXTS[::4]:
+        read, found = both(path.read_text())
+        assert facts(found) == facts(read), path
+
+
+def test_later_processes_read_nothing(as_later):
+    """A kernel runs from the disk, and a pass says of it what it said before; a text with a problem has it again."""
+    before = check_program(load.program_of(DOUBTFUL)), load.program_of(TEXT).functions["k"].code
+    with pytest.raises(warpsim.PtxError) as first:
+        load.program_of(WRONG)
+    with pytest.raises(warpsim.PtxError) as second:
+        load.program_of(WRONG)
+    as_later()
+    words = np.zeros(64, np.uint32)
+
+    warpsim.load(TEXT)["k"]((1,), (64,), (words,))
+
+    assert words.tolist() == list(range(64))
+    assert check_program(load.program_of(DOUBTFUL)) == before[0] != ()
+    assert first.value.findings == second.value.findings
+
+
+def damaged(data: bytes) -> bytes:
+    """Data whose last bit is another."""
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@pytest.mark.parametrize("damage", [damaged, lambda data: data[: len(data) // 2], lambda data: b""])
+def test_damage(folder, damage):
+    """A damaged file is passed over, and written anew."""
+    read, _ = both(TEXT)
+    files = {path: path.read_bytes() for path in folder.glob("*.o")}
+    assert len(files) == 2
+    for path, data in files.items():
+        path.write_bytes(damage(data))
+    load._kept_program.cache_clear()
+
+    again = load.program_of(TEXT, "a.ptx")
+
+    assert facts(again)[1][0][:5] == facts(read)[1][0][:5]
+    assert {path: path.read_bytes() for path in folder.glob("*.o")} == files
+
+
+def test_code_that_is_gone():
+    """Where only the code of a function is missing, the text is read again."""
+    text = TEXT.replace("entry k", "entry j")
+    read = load.program_of(text)
+    load._kept_program.cache_clear()
+
+    found = load.program_of(text)
+
+    assert found is not read
+    assert [i.text for i in found.functions["j"].code] == [i.text for i in read.functions["j"].code]
+
+
+class Call:
+    """What would run when it is read, were anything run."""
+
+    def __reduce__(self):
+        return os.mkdir, ("made",)
+
+
+@pytest.mark.parametrize("content", [pickle.dumps(Call()), pickle.dumps((Call(), b"")), pickle.dumps(print), b"junk"])
+def test_other_content(folder, monkeypatch, content):
+    """A file makes the parts of programs, and nothing else."""
+    monkeypatch.chdir(folder)
+    name = stored.name_of(TEXT, "<ptx>")
+    write_object(name, content)
+    write_object(digest(name, "k"), content)
+
+    assert load.program_of(TEXT).functions["k"].code[0].text == "ld.param.u64"
+    assert not (folder / "made").exists()
+
+
+def test_names(monkeypatch):
+    """A program is known by its text, its file, and the version of the package; there is none where others declare forms."""
+    names = [stored.name_of(TEXT, "<ptx>"), stored.name_of(TEXT, "a.ptx"), stored.name_of(WRONG, "<ptx>")]
+    monkeypatch.setattr(stored, "_version", lambda: "another")
+    names.append(stored.name_of(TEXT, "<ptx>"))
+    assert len(set(names)) == 4
+    assert None not in names
+
+    monkeypatch.setattr(REGISTRY, "revision", REGISTRY.revision + 1)
+    assert stored.name_of(TEXT, "<ptx>") is None
+
+
+def test_version_follows_the_files(tmp_path, monkeypatch):
+    """Another file, or another content of one, is another version."""
+    for part in stored._PARTS:
+        (tmp_path / part).mkdir(exist_ok=True)
+    monkeypatch.setattr(warpsim.isa, "__file__", str(tmp_path / "isa" / "__init__.py"))
+    found = [stored._version.__wrapped__()]
+    (tmp_path / "isa" / "logic.py").write_text("one")
+    found.append(stored._version.__wrapped__())
+    (tmp_path / "isa" / "logic.py").write_text("three")
+    found.append(stored._version.__wrapped__())
+    os.utime(tmp_path / "isa" / "logic.py", ns=(1, 1))
+    found.append(stored._version.__wrapped__())
+
+    assert len(set(found)) == 4
+
+
+def test_what_is_not_kept(folder, monkeypatch):
+    """What is read quickly, and code with a form that no declaration has: its text is read again."""
+    monkeypatch.setattr(load, "LONG", 60)
+    assert load.program_of(TEXT).functions["k"].code
+    assert list(folder.glob("*.o")) == []
+
+    monkeypatch.setattr(load, "LONG", 0)
+    code = load.program_of(FOR_PAIRS).functions["k"].code
+    assert len(list(folder.glob("*.o"))) == 1
+    load._kept_program.cache_clear()
+    assert [i.form for i in load.program_of(FOR_PAIRS).functions["k"].code] == [i.form for i in code]
+
+
+@pytest.mark.long
+def test_processes(folder):
+    """The second of two processes imports no parser."""
+    run = (
+        "import sys, numpy as np, warpsim; words = np.zeros(64, np.uint32);"
+        f"warpsim.load({TEXT!r})['k']((1,), (64,), (words,)); print(words.sum(), 'warpsim.program.build' in sys.modules)"
+    )
+    said = [subprocess.check_output([sys.executable, "-c", run], text=True).split() for _ in range(2)]
+
+    assert said == [["2016", "True"], ["2016", "False"]]

@@ -1,0 +1,245 @@
+"""Programs on disk: what was read of a text, and the code of its functions, each when it is first asked for.
+
+A file belongs to a text and to those files of this package that decide what is read in it, so none is ever out of date. Forms are
+found again by their place among those of an opcode. A file can make nothing but what `_KNOWN` lists, whoever has written it.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import pickle
+import sys
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from operator import attrgetter
+from pathlib import Path
+from typing import NoReturn
+
+import attrs
+
+import warpsim.isa  # declares the instructions
+from warpsim.cache import digest, has_folder, read_object, write_object
+from warpsim.errors import Span
+from warpsim.isa.matching import traits_of
+from warpsim.isa.spec import REGISTRY, Form, Op
+from warpsim.isa.traits import Traits
+from warpsim.program.initial_values import OPAQUE
+from warpsim.program.program import (
+    Body,
+    Function,
+    Instruction,
+    Operand,
+    Param,
+    Program,
+    Register,
+    Relocation,
+    Variable,
+    once,
+)
+from warpsim.ptx.ast import Section
+from warpsim.types import TYPES, ScalarType, StateSpace
+
+_DECLARED = REGISTRY.revision
+_PARTS = ("", "graph", "isa", "layout", "numerics", "program", "ptx")
+"""The folders of the package whose files decide what is read."""
+
+
+@functools.lru_cache(maxsize=1)
+def _version() -> str | None:
+    """What this package is, and the Python that runs it; None where its files cannot be looked at."""
+    package, found = Path(warpsim.isa.__file__).parent.parent, [sys.version]
+    try:
+        for part in _PARTS:
+            with os.scandir(package / part) as entries:
+                files = sorted((entry.name, entry.stat()) for entry in entries if entry.name.endswith(".py"))
+            found += [f"{part}/{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in files]
+    except OSError:
+        return None
+    return digest(*found)
+
+
+def name_of(text: str, file: str) -> str | None:
+    """The name under which the program of a text is kept; None where none is: there is no folder, or others declare instructions."""
+    if not has_folder() or REGISTRY.revision != _DECLARED or (version := _version()) is None:
+        return None
+    return digest("program", version, file, text)
+
+
+def find(name: str, text: str, again: Callable[[], Program]) -> Program | None:
+    """The program of a text, if it is kept; ``again`` reads the text, for the code of a function that is not."""
+    found = _read(name)
+    if not isinstance(found, tuple):
+        return None
+    program, kinds = found
+
+    @functools.cache
+    def samples() -> dict[str, tuple[Instruction, ...]]:
+        return dict(_loaded(kinds))  # type: ignore[call-overload]
+
+    def found_again(function: Function) -> Function:
+        called = function.name
+
+        def body() -> Body:
+            found = _read(digest(name, called))
+            return found if isinstance(found, Body) else again().functions[called].body
+
+        return attrs.evolve(function, made=once(body), samples=function.samples and (lambda: samples()[called]))
+
+    functions = {called: found_again(function) for called, function in program.functions.items()}
+    return attrs.evolve(program, functions=functions, source=text, lines=tuple(text.split("\n")))
+
+
+def keep(name: str, program: Program) -> Program:
+    """Keep what was read. The code of a function is kept when it is made."""
+    functions = program.functions
+    kinds = {called: function.kinds for called, function in functions.items() if function.samples is not None}
+    bare = {
+        called: attrs.evolve(function, made=_later, samples=function.samples and _later)
+        for called, function in functions.items()
+    }
+    try:
+        write_object(name, _dumped((attrs.evolve(program, functions=bare, source="", lines=()), _dumped(kinds))))
+    except _Unkept:
+        return program
+
+    def kept(function: Function) -> Function:
+        def body() -> Body:
+            made = function.made()
+            with suppress(_Unkept):
+                write_object(digest(name, function.name), _dumped(made))
+            return made
+
+        return attrs.evolve(function, made=once(body))
+
+    return attrs.evolve(program, functions={called: kept(function) for called, function in functions.items()})
+
+
+def _later() -> NoReturn:
+    """Stands in a file for what makes a body, or samples."""
+    raise AssertionError
+
+
+# ---- files -----------------------------------------------------------------------------------------
+
+
+class _Unkept(Exception):
+    """A form is none of an opcode's own, or an op or traits are not those that follow from it."""
+
+
+def _dumped(made: object) -> bytes:
+    file = io.BytesIO()
+    _Writer(file).dump(made)
+    return file.getvalue()
+
+
+def _read(name: str) -> object:
+    """What a file holds; None where it is missing or damaged."""
+    data = read_object(name)
+    if data is not None:
+        with suppress(pickle.UnpicklingError, LookupError, TypeError, ValueError, AttributeError, EOFError):
+            return _loaded(data)
+    return None
+
+
+def _loaded(data: bytes) -> object:
+    return _Reader(io.BytesIO(data)).load()
+
+
+Kind = tuple[str, int, str, tuple[str, ...], tuple[tuple[str, object], ...]]
+"""An opcode, which of its forms it is, and an `Op`: text, modifiers and slots."""
+_RECORDS = (Body, Function, Instruction, Param, Program, Register, Section, Variable)
+_TUPLES = (Operand, Relocation, Span)
+
+
+class _Writer(pickle.Pickler):
+    """Writes the parts of a program."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, 5)
+        self.kinds: dict[int, Kind] = {}
+        """By the id of a form, an op or traits."""
+
+    def reducer_override(self, made: object) -> str | tuple[Callable[..., object], tuple[object, ...]]:
+        """How an object is made again."""
+        kind = type(made)
+        if kind in _TUPLES:
+            return kind, tuple(made)  # type: ignore[arg-type]
+        if kind is Instruction:
+            self._know(made)  # type: ignore[arg-type]
+        if kind in _RECORDS:
+            return kind, _fields(kind)(made)
+        if kind in _MAKERS:
+            return _MAKERS[kind], (self.kinds[id(made)],)
+        return (_type, (made.name,)) if isinstance(made, ScalarType) else NotImplemented
+
+    def _know(self, instruction: Instruction) -> None:
+        """Note how the form, op and traits of an instruction are made.
+
+        Raises:
+            _Unkept: these would be others.
+        """
+        form, op, traits = instruction.form, instruction.op, instruction.traits
+        if id(op) in self.kinds:
+            return
+        root = op.text.partition(".")[0]
+        if form not in REGISTRY[root]:
+            raise _Unkept
+        kind = root, REGISTRY[root].index(form), op.text, op.modifiers, tuple(op.given.items())
+        made = _triple(kind)
+        if vars(made[1]) != vars(op) or made[2] != traits:
+            raise _Unkept
+        self.kinds |= {id(each): kind for each in (form, op, traits)}
+
+
+@functools.cache
+def _fields(record: Hashable) -> Callable[[object], tuple[object, ...]]:
+    return attrgetter(*[field.name for field in attrs.fields(record) if field.init])  # type: ignore[arg-type]
+
+
+class _Reader(pickle.Unpickler):
+    """Reads the parts of a program, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Callable[..., object]:
+        """What a file may call."""
+        if name not in _KNOWN:
+            raise pickle.UnpicklingError(name)
+        return _KNOWN[name]
+
+
+def _triple(kind: Kind) -> tuple[Form, Op, Traits]:
+    """The form, op and traits of a kind: the same for all modules, unless the op tells how operands were written."""
+    return _triple_made(kind) if "selectors" in dict(kind[-1]) else _triple_once(kind)
+
+
+def _triple_made(kind: Kind) -> tuple[Form, Op, Traits]:
+    root, number, text, modifiers, given = kind
+    form = REGISTRY[root][number]
+    op = Op(text, modifiers, dict(given), form.names)
+    return form, op, traits_of(form, op)
+
+
+_triple_once = functools.cache(_triple_made)
+
+
+def _form(kind: Kind) -> Form:
+    return _triple(kind)[0]
+
+
+def _op(kind: Kind) -> Op:
+    return _triple(kind)[1]
+
+
+def _traits(kind: Kind) -> Traits:
+    return _triple(kind)[2]
+
+
+def _type(name: str) -> ScalarType:
+    return TYPES.get(name) or OPAQUE[name]
+
+
+_MAKERS: dict[type, Callable[[Kind], object]] = {Form: _form, Op: _op, Traits: _traits}
+_KNOWN: dict[str, Callable[..., object]] = {
+    known.__name__: known for known in (*_RECORDS, *_TUPLES, _form, _op, _traits, _type, _later, StateSpace)
+}
