@@ -50,12 +50,6 @@ def _narrow(op: Op, low: Lanes, high: Lanes) -> Lanes:
     types={"d": "ntype", "a": ".b32"},
     needs=("107f", (9, 4)),
 )
-def cvt_narrow_bf16(op: Op, a: Lanes) -> Lanes:
-    """Convert two bf16 to a narrow format."""
-    low, high = halves(a, BF16)
-    return _narrow(op, low.astype(F32), high.astype(F32))
-
-
 @_cvt(
     f"cvt.rn.satfinite{{.relu}}.ntype.f16x2 d, a; .ntype = {_FP6};",
     types={"d": "ntype", "a": ".f16x2"},
@@ -66,9 +60,9 @@ def cvt_narrow_bf16(op: Op, a: Lanes) -> Lanes:
     types={"d": "ntype", "a": ".f16x2"},
     needs=("107f", (9, 4)),
 )
-def cvt_narrow_f16(op: Op, a: Lanes) -> Lanes:
-    """Convert two halves to a narrow format."""
-    low, high = halves(a, F16)
+def cvt_narrow(op: Op, a: Lanes) -> Lanes:
+    """Convert two bf16 or f16 to a narrow format."""
+    low, high = halves(a, BF16 if "bf16x2" in op.modifiers else F16)
     return _narrow(op, low.astype(F32), high.astype(F32))
 
 

@@ -182,17 +182,15 @@ _mapa = functools.partial(
 )
 
 
-@_mapa("mapa.shared::cluster.size d, a, b;  .size = { .u32, .u64 };")
-def mapa_shared(op: Op, a: Lanes, b: Lanes, *, cluster: ClusterPort) -> Lanes:
-    """The address in CTA b of the cluster that corresponds to a shared-memory address."""
-    return cluster.map_shared(a, b)
+def _origin(op: Op, a: Lanes) -> np.generic:
+    """Where shared memory begins among the addresses that an instruction takes: generic ones, or those of shared memory."""
+    return np.uint64(0 if op.modifiers[0] == "shared::cluster" else SHARED_WINDOW).astype(a.dtype)
 
 
-@_mapa("mapa.size d, a, b;  .size = { .u32, .u64 };")
+@_mapa("mapa.shared::cluster.size d, a, b; mapa.size d, a, b;  .size = { .u32, .u64 };")
 def mapa(op: Op, a: Lanes, b: Lanes, *, cluster: ClusterPort) -> Lanes:
-    """The same for generic addresses."""
-    window = np.uint64(SHARED_WINDOW).astype(a.dtype)
-    return cluster.map_shared(a - window, b) + window
+    """The address in CTA b of the cluster that corresponds to a shared-memory address, or a generic one."""
+    return cluster.map_shared(a - _origin(op, a), b) + _origin(op, a)
 
 
 def even_of_pair(op: Op, a: Lanes, b: Lanes, *, cluster: ClusterPort) -> Lanes:
@@ -205,13 +203,7 @@ _rank = functools.partial(
 )
 
 
-@_rank("getctarank.shared::cluster.size d, a;  .size = { .u32, .u64 };")
-def getctarank_shared(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
-    """The rank in the cluster of the CTA that contains a shared memory address."""
-    return cluster.rank_of(a)
-
-
-@_rank("getctarank.size d, a;  .size = { .u32, .u64 };")
+@_rank("getctarank.shared::cluster.size d, a; getctarank.size d, a;  .size = { .u32, .u64 };")
 def getctarank(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
-    """The same for generic addresses."""
-    return cluster.rank_of(a - np.uint64(SHARED_WINDOW).astype(a.dtype))
+    """The rank in the cluster of the CTA that contains a shared-memory address, or a generic one."""
+    return cluster.rank_of(a - _origin(op, a))

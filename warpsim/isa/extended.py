@@ -21,12 +21,6 @@ _TYPES = ".type = { .u32, .s32, .u64, .s64 };"
 _GATES = {"u64": (20, (4, 3)), "s64": (20, (4, 3))}
 
 
-@_extended(f"add.cc.type d|%cc, a, b; {_TYPES}", anchor="add-cc", needs=(None, (1, 2)), gates=_GATES)
-def add_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
-    """d = a + b, and the carry out."""
-    return integer.add_carry(a, b)
-
-
 @_extended(f"addc.type d, a, b, %cc; addc{{.sat}}.s32 d, a, b, %cc; {_NARROW}", needs=(None, (1, 2)), gates=_GATES)
 def addc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
     """d = a + b + carry; with .sat, clamped to the s32 range."""
@@ -35,16 +29,11 @@ def addc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
     return a + b + carry.astype(a.dtype)
 
 
+@_extended(f"add.cc.type d|%cc, a, b; {_TYPES}", anchor="add-cc", needs=(None, (1, 2)), gates=_GATES)
 @_extended(f"addc.cc.type d|%cc, a, b, %cc; {_TYPES}", needs=(None, (1, 2)), gates=_GATES)
-def addc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
-    """d = a + b + carry, and the carry out."""
+def add_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes | None = None) -> tuple[Lanes, Lanes]:
+    """d = a + b, plus the carry of addc, and the carry out."""
     return integer.add_carry(a, b, carry)
-
-
-@_extended(f"sub.cc.type d|%cc, a, b; {_TYPES}", anchor="sub-cc", needs=(None, (1, 2)), gates=_GATES)
-def sub_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
-    """d = a - b, and the carry out: not the borrow."""
-    return integer.sub_borrow(a, b)
 
 
 @_extended(f"subc.type d, a, b, %cc; subc{{.sat}}.s32 d, a, b, %cc; {_NARROW}", needs=(None, (3, 0)), gates=_GATES)
@@ -55,21 +44,11 @@ def subc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
     return a - b - (~carry).astype(a.dtype)
 
 
+@_extended(f"sub.cc.type d|%cc, a, b; {_TYPES}", anchor="sub-cc", needs=(None, (1, 2)), gates=_GATES)
 @_extended(f"subc.cc.type d|%cc, a, b, %cc; {_TYPES}", needs=(None, (3, 0)), gates=_GATES)
-def subc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
-    """The same, and the carry out."""
+def sub_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes | None = None) -> tuple[Lanes, Lanes]:
+    """d = a - b, minus one if the carry of subc is 0, and the carry out: not the borrow."""
     return integer.sub_borrow(a, b, carry)
-
-
-@_extended(
-    f"mad.half.cc.type d|%cc, a, b, c; .half = {{ .lo, .hi }}; {_TYPES}",
-    anchor="mad-cc",
-    needs=(20, (3, 0)),
-    gates=_GATES,
-)
-def mad_cc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
-    """Half of a * b, plus c, and the carry out of that addition."""
-    return integer.add_carry(_half(op, a, b), c)
 
 
 @_extended(
@@ -86,9 +65,15 @@ def madc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> Lanes:
     return high + c + carry.astype(a.dtype)
 
 
+@_extended(
+    f"mad.half.cc.type d|%cc, a, b, c; .half = {{ .lo, .hi }}; {_TYPES}",
+    anchor="mad-cc",
+    needs=(20, (3, 0)),
+    gates=_GATES,
+)
 @_extended(f"madc.half.cc.type d|%cc, a, b, c, %cc; .half = {{ .lo, .hi }}; {_TYPES}", needs=(20, (3, 0)), gates=_GATES)
-def madc_cc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
-    """Half of a * b, plus c and the carry, and the carry out."""
+def mad_cc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes | None = None) -> tuple[Lanes, Lanes]:
+    """Half of a * b, plus c and the carry of madc, and the carry out of that addition."""
     return integer.add_carry(_half(op, a, b), c, carry)
 
 

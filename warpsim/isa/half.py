@@ -156,17 +156,12 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 @_half("ex2.approx.type d, a; tanh.approx.type d, a; .type = { .f16, .f16x2 };", needs=(75, (7, 0)))
-def approx_f16(op: Op, a: Lanes) -> Lanes:
+@_half("ex2.approx.ftz.type d, a; tanh.approx.type d, a; .type = { .bf16, .bf16x2 };", needs=(90, (7, 8)))
+def approximate(op: Op, a: Lanes) -> Lanes:
     """The f32 unit on widened halves, truncated."""
     unit = approx.ex2_ftz if op.text.startswith("ex2") else approx.tanh
-    return _join(op, [approx.truncate_f16(unit(p.astype(np.float32))).view(F16) for p in _split(op, a)])
-
-
-@_half("ex2.approx.ftz.type d, a; tanh.approx.type d, a; .type = { .bf16, .bf16x2 };", needs=(90, (7, 8)))
-def approx_bf16(op: Op, a: Lanes) -> Lanes:
-    """The f32 unit on widened bf16, truncated."""
-    unit = approx.ex2_ftz if op.text.startswith("ex2") else approx.tanh
-    return _join(op, [approx.truncate_bf16(unit(p.astype(np.float32))).view(BF16) for p in _split(op, a)])
+    truncate = approx.truncate_bf16 if op.type.name.startswith("bf16") else approx.truncate_f16
+    return _join(op, [truncate(unit(p.astype(np.float32))).view(p.dtype) for p in _split(op, a)])
 
 
 @instruction(

@@ -183,7 +183,15 @@ def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Functio
     """,
     ".b32",
 )
-def mma_sp_float(
+@_declare(
+    "shape.row.col{.satfinite}.dtype.atype.btype.ctype",
+    """
+    .shape = { .m16n8k32, .m16n8k64, .m16n8k128 };  .dtype = { .s32 };  .ctype = { .s32 };
+    .atype = { .u8, .s8, .u4, .s4 };  .btype = { .u8, .s8, .u4, .s4 };
+    """,
+    ".b32",
+)
+def mma_sp(
     op: Op,
     a: Registers,
     b: Registers,
@@ -195,42 +203,15 @@ def mma_sp_float(
     active: Lanes,
     report: ReportPort,
 ) -> Registers:
-    """D = A * B + C of sparse A on floats."""
+    """D = A * B + C of sparse A."""
     n, m = extent((*a, *b, *c, e))
     where = positions(op, e, constant_of(f), n, m, active, report)
     x, present = expand(mma.multiplicand(op.atype.name, 16, a, n, m), where)
-    return mma.scattered(
-        op, mma.floats(op, x, mma.words(8, b, n, m), mma.accumulator(op, c, n, m), device, present), n, m
-    )
-
-
-@_declare(
-    "shape.row.col{.satfinite}.dtype.atype.btype.ctype",
-    """
-    .shape = { .m16n8k32, .m16n8k64, .m16n8k128 };  .dtype = { .s32 };  .ctype = { .s32 };
-    .atype = { .u8, .s8, .u4, .s4 };  .btype = { .u8, .s8, .u4, .s4 };
-    """,
-    ".b32",
-)
-def mma_sp_integer(
-    op: Op,
-    a: Registers,
-    b: Registers,
-    c: Registers,
-    e: Lanes,
-    f: Lanes,
-    *,
-    active: Lanes,
-    report: ReportPort,
-) -> Registers:
-    """D = A * B + C of sparse A on integers."""
-    n, m = extent((*a, *b, *c, e))
-    where = positions(op, e, constant_of(f), n, m, active, report)
-    x, _ = expand(mma.multiplicand(op.atype.name, 16, a, n, m), where)
+    held = mma.accumulator(op, c, n, m)
+    if op.dtype.name != "s32":
+        return mma.scattered(op, mma.floats(op, x, mma.words(8, b, n, m), held, device, present), n, m)
     y = mma.multiplicand(op.btype.name, 8, b, n, m)
-    d = mma.product_of_integers(
-        x.transpose(2, 1, 0), y.transpose(2, 1, 0), mma.accumulator(op, c, n, m), saturate=op.satfinite
-    )
+    d = mma.product_of_integers(x.transpose(2, 1, 0), y.transpose(2, 1, 0), held, saturate=op.satfinite)
     return mma.scattered(op, d, n, m)
 
 
@@ -295,36 +276,6 @@ def _scales(
     return np.stack([(word >> (8 * (byte + k)).astype(np.uint32)).astype(np.uint8) for k in range(size)])
 
 
-def _product(
-    op: Op,
-    operands: tuple[Registers, Registers, Registers],
-    scales: tuple[Lanes, Registers, Lanes, Registers],
-    where: Lanes | None,
-    extent: tuple[int, int],
-    device: DevicePort,
-    active: Lanes,
-    report: ReportPort,
-) -> Registers:
-    (a, b, c), (sa, ia, sb, ib), (n, m) = operands, scales, extent
-    left, right = (_scales(op, s, i, r, n, m, active, report) for s, i, r in ((sa, ia, 16), (sb, ib, 8)))
-    left, right = left[:, :, None], right[:, None]
-    held = mma.accumulator(op, c, n, m)
-    kinds = (op.atype.name, op.btype.name)
-    four = op.kind != "kind::mxf8f6f4"
-    x, y = (
-        _nibbles(values, rows, n, m) if four else mma.multiplicand(kind, rows, values, n, m)
-        for kind, values, rows in ((kinds[0], a, 16), (kinds[1], b, 8))
-    )
-    x, present = (x, None) if where is None else expand(x, where)
-    x, y = x[:, :, None], y[:, None]
-    if four:
-        d = emulated.dot_groups(x, y, held, (left, right), op.stype.name)
-    else:
-        stored = None if present is None else present[:, :, None]
-        d = emulated.dot_scaled(x, y, held, kinds, (left[0], right[0]), device.sm, stored)
-    return mma.scattered(op, d, n, m)
-
-
 def _nibbles(values: Registers, rows: int, n: int, m: int) -> Lanes:
     """``[K, rows, W]`` of e2m1, eight per register."""
     fragment = fragments.multiplicand(rows, len(values) * 256 // rows, 4)
@@ -363,11 +314,15 @@ def _declare_scaled(line: str, shape: str, types: str, *, sparse: bool) -> Calla
 
 @_declare_scaled(f"mma.{_LINE}", "m16n8k64", _FOUR, sparse=False)
 @_declare_scaled(f"mma.{_LINE}", "m16n8k32", _SCALED, sparse=False)
+@_declare_scaled(f"mma.sp::ordered_metadata.{_LINE}, e, f", "m16n8k128", _FOUR, sparse=True)
+@_declare_scaled(f"mma.sp::ordered_metadata.{_LINE}, e, f", "m16n8k64", _SCALED, sparse=True)
 def mma_scaled(
     op: Op,
     a: Registers,
     b: Registers,
     c: Registers,
+    e: Lanes | None,
+    f: Lanes | None,
     sa: Lanes,
     ia: Registers,
     sb: Lanes,
@@ -377,30 +332,22 @@ def mma_scaled(
     active: Lanes,
     report: ReportPort,
 ) -> Registers:
-    """D = (A * scale_A) * (B * scale_B) + C."""
-    n, m = extent((*a, *b, *c, sa, sb))
-    return _product(op, (a, b, c), (sa, ia, sb, ib), None, (n, m), device, active, report)
-
-
-@_declare_scaled(f"mma.sp::ordered_metadata.{_LINE}, e, f", "m16n8k128", _FOUR, sparse=True)
-@_declare_scaled(f"mma.sp::ordered_metadata.{_LINE}, e, f", "m16n8k64", _SCALED, sparse=True)
-def mma_sp_scaled(
-    op: Op,
-    a: Registers,
-    b: Registers,
-    c: Registers,
-    e: Lanes,
-    f: Lanes,
-    sa: Lanes,
-    ia: Registers,
-    sb: Lanes,
-    ib: Registers,
-    *,
-    device: DevicePort,
-    active: Lanes,
-    report: ReportPort,
-) -> Registers:
-    """The same with sparse A."""
-    n, m = extent((*a, *b, *c, e, sa, sb))
-    where = positions(op, e, 0, n, m, active, report)
-    return _product(op, (a, b, c), (sa, ia, sb, ib), where, (n, m), device, active, report)
+    """D = (A * scale_A) * (B * scale_B) + C, where A is sparse if it has metadata e."""
+    n, m = extent((*a, *b, *c, *(() if e is None else (e,)), sa, sb))
+    left, right = (_scales(op, s, i, r, n, m, active, report) for s, i, r in ((sa, ia, 16), (sb, ib, 8)))
+    left, right = left[:, :, None], right[:, None]
+    held = mma.accumulator(op, c, n, m)
+    kinds = (op.atype.name, op.btype.name)
+    four = op.kind != "kind::mxf8f6f4"
+    x, y = (
+        _nibbles(values, rows, n, m) if four else mma.multiplicand(kind, rows, values, n, m)
+        for kind, values, rows in ((kinds[0], a, 16), (kinds[1], b, 8))
+    )
+    x, present = (x, None) if e is None else expand(x, positions(op, e, 0, n, m, active, report))
+    x, y = x[:, :, None], y[:, None]
+    if four:
+        d = emulated.dot_groups(x, y, held, (left, right), op.stype.name)
+    else:
+        stored = None if present is None else present[:, :, None]
+        d = emulated.dot_scaled(x, y, held, kinds, (left[0], right[0]), device.sm, stored)
+    return mma.scattered(op, d, n, m)

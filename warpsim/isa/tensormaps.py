@@ -122,24 +122,19 @@ def replace_choice(
     constants={"value": (0, 3)},
     needs=(("100f", "110f", "120f"), (8, 6)),
 )
-def replace_atomicity(
-    op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
-) -> None:
-    """Change what a swizzle of 128 bytes keeps together: 16 bytes, 32, 32 of which it swaps halves of 16, or 64."""
-    _store(memory, op, address, "swizzle_atomicity", 0, value, active, report)
-
-
 @_common(
     f"tensormap.replace.tile.swizzle_mode{{.ss}}.b1024.b32 [address], value; {_SPACES}",
     types={"value": ".u32"},
     constants={"value": {4}},
     needs=("103a", (8, 8)),
 )
-def replace_swizzle_96(
+def replace_swizzle(
     op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> None:
-    """Change the swizzle to that of 96 bytes."""
-    _store(memory, op, address, "swizzle_mode", 0, value, active, report)
+    """Change what a swizzle of 128 bytes keeps together (16 bytes, 32, 32 of which it swaps halves of 16, or 64), or the swizzle
+    to that of 96 bytes."""
+    field = "swizzle_mode" if "swizzle_mode" in op.modifiers else "swizzle_atomicity"
+    _store(memory, op, address, field, 0, value, active, report)
 
 
 @_common(

@@ -347,7 +347,7 @@ def _where(found: Words, n: int, m: int) -> tuple[list[int], object]:
 
 _PLANS: dict[Body, Callable[[Op, int], Warp | Plain | None]] = {
     mma.mma_float: mma_plan,
-    mma_sp.mma_sp_float: sparse_plan,
+    mma_sp.mma_sp: sparse_plan,
     wmma.wmma_mma_f16: wmma_plan,
     wmma.wmma_mma: wmma_plan,
     wmma.wmma_mma_b1: wmma_plain_plan,

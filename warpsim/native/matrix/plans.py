@@ -64,7 +64,9 @@ def mma_plan(op: Op, sm: int) -> Warp | None:
 
 
 def sparse_plan(op: Op, sm: int) -> Warp | None:
-    """mma.sp."""
+    """mma.sp on floats."""
+    if op.dtype.name == "s32":
+        return None
     _, _, k = mma.extents(op)
     return _mma(op, sm, k // 2, k, sparse=True)
 
