@@ -27,8 +27,6 @@ from warpsim.types import JsonObject
 from warpsim.version import VERSION
 
 if TYPE_CHECKING:
-    from warpsim.observe.accuracy_report import AccuracyReport
-    from warpsim.report.profile import Profile
     from warpsim.trace import Tracer
 
 Launch = Callable[..., LaunchResult]
@@ -39,13 +37,13 @@ def run_one(options: Namespace, launch: Launch, problems: Sequence[str] = ()) ->
     with the problems that came up; returns the status."""
     if options.kind == "run":
         launched = launch_from(options, launch)
-        show_profile(launched.result.profile, options)
+        show_reports(launched.result, options)
         return report_launch(launched, problems, as_json=options.json)
     path = find_case(options.case[0])
     result = run_case(path, launch=launch, **_case_options(options))
     if not options.json:
         print_case(result, bits=options.bits)
-    show_profile(result.profile, options)
+    show_reports(result, options)
     status = report_cases([result], options, error="; ".join(problems) or None)
     return end("; ".join(problems), 2, as_json=False) if problems else status
 
@@ -70,8 +68,7 @@ def command_run(options: Namespace) -> int:
         write_sarif(options.sarif, problem.findings)
         raise
     write_sarif(options.sarif, launch.result.findings)
-    show_profile(launch.result.profile, options)
-    show_accuracy(launch.result.accuracy, options)
+    show_reports(launch.result, options)
     status = report_launch(launch, as_json=options.json)
     if options.fidelity and not options.json:
         print_fidelity(launch.result.fidelity, whole=True)
@@ -104,8 +101,7 @@ def command_replay(options: Namespace) -> int:
                     print_fidelity(result.fidelity, whole=options.fidelity)
                 if result.findings:
                     print(_debug_this(options, result.findings, name), file=sys.stderr)
-            show_profile(result.profile, options)
-            show_accuracy(result.accuracy, options)
+            show_reports(result, options)
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -164,7 +160,7 @@ def _write(tracer: Tracer, target: Target) -> None:
         return
     trace = tracer.trace()
     text = trace.perfetto() if target.path.endswith(".json") else trace.html()
-    target.write(lambda stream: stream.write(text.encode()))
+    target.write_text(text)
     what = f"{plural(len(trace.steps), 'step')} of {plural(len(trace.warps), 'warp')}"
     print(f"{target.path}: {what}", file=sys.stderr)
 
@@ -178,35 +174,23 @@ def print_findings(findings: tuple[Finding, ...]) -> None:
         print(f"{finding.severity}: {finding}", file=sys.stderr)
 
 
-def show_profile(profile: Profile | None, options: Namespace) -> None:
-    """Print a profile, or write it to a file."""
-    if profile is None:
-        return
-    if options.profile_to:
-        text = (
-            profile.html() if options.profile_to.endswith((".html", ".htm")) else json.dumps(profile.record(), indent=1)
-        )
-        Target(options.profile_to).write(lambda stream: stream.write(text.encode()))
-    if options.profile and not options.json:
-        print(profile)
-
-
-def show_accuracy(found: AccuracyReport | None, options: Namespace) -> None:
-    """Print what a shadow found, or write it to a file."""
-    if found is None:
-        return
-    if options.shadow_to:
-        text = found.html() if options.shadow_to.endswith((".html", ".htm")) else json.dumps(found.record(), indent=1)
-        Target(options.shadow_to).write(lambda stream: stream.write(text.encode()))
-    if options.shadow and not options.json:
-        print(found)
+def show_reports(result: LaunchResult | CaseResult, options: Namespace) -> None:
+    """Print the profile, and what a shadow found, or write them to files."""
+    for found, path, wanted in (
+        (result.profile, options.profile_to, options.profile),
+        (result.accuracy, options.shadow_to, options.shadow),
+    ):
+        if found is not None and path:
+            text = found.html() if path.endswith((".html", ".htm")) else json.dumps(found.record(), indent=1)
+            Target(path).write_text(text)
+        if found is not None and wanted and not options.json:
+            print(found)
 
 
 def write_sarif(path: str | None, findings: Iterable[Finding]) -> None:
     """Write the findings as SARIF, if a file was given."""
     if path:
-        text = json.dumps(sarif(findings, VERSION), indent=1)
-        Target(path).write(lambda stream: stream.write(text.encode()))
+        Target(path).write_text(json.dumps(sarif(findings, VERSION), indent=1))
 
 
 def report_cases(results: list[CaseResult], options: Namespace, *, error: str | None = None) -> int:

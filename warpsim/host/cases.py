@@ -38,16 +38,8 @@ if TYPE_CHECKING:
     from warpsim.observe.accuracy_report import AccuracyReport
     from warpsim.report.profile import Profile
 
-MALFORMED = (
-    OSError,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    MemoryError,
-    RecursionError,
-)
+MALFORMED: tuple[type[Exception], ...] = (OSError, ValueError, TypeError, LookupError, AttributeError)
+MALFORMED += (ArithmeticError, MemoryError, RecursionError)
 """Exceptions caused by values of the wrong size in case.json."""
 EXPECTED = ("assert", "trap")
 """Rules that a case with ``expect_error`` breaks on purpose."""
@@ -60,14 +52,14 @@ class CaseResult:
     ``bits_equal``: what it left is the same in every bit, whatever was found."""
 
     case: str
-    ok: bool
-    bits_equal: bool
-    seconds: float
-    instructions: int
-    stdout: str
-    error: str | None
-    findings: tuple[Finding, ...]
-    outputs: tuple[OutputResult, ...]
+    ok: bool = False
+    bits_equal: bool = False
+    seconds: float = 0.0
+    instructions: int = 0
+    stdout: str = ""
+    error: str | None = None
+    findings: tuple[Finding, ...] = ()
+    outputs: tuple[OutputResult, ...] = ()
     profile: Profile | None = attrs.field(default=None, repr=False)
     fidelity: Sequence[Executed] = attrs.field(default=(), repr=False, eq=False)
     """Evidence for the bits of each executed instruction form."""
@@ -230,11 +222,7 @@ class Prepared:
         described, outputs, data = self.case.description, self.outputs(), self.case.data
         checks = described["check"]
         compared = [
-            Comparison(
-                b["name"],
-                *_typed(b["dtype"], outputs[b["out"]], data[b["out"]]),
-                checks.get(b["name"]),
-            )
+            Comparison(b["name"], *_typed(b["dtype"], outputs[b["out"]], data[b["out"]]), checks.get(b["name"]))
             for b in described["buffers"]
             if b.get("out")
         ]
@@ -246,17 +234,7 @@ class Prepared:
 
 def failed_case(folder: str | os.PathLike[str], error: str) -> CaseResult:
     """The result of a case that could not be run."""
-    return CaseResult(
-        named(folder).name,
-        ok=False,
-        bits_equal=False,
-        seconds=0.0,
-        instructions=0,
-        stdout="",
-        error=error,
-        findings=(),
-        outputs=(),
-    )
+    return CaseResult(named(folder).name, error=error)
 
 
 def run_case(
@@ -285,32 +263,25 @@ def run_case(
 
 def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **options: Any) -> CaseResult:
     """Run a prepared launch and compare every output; see `run_case`."""
-    case, name = ready.case.description, named(ready.case.path).name
+    case, result = ready.case.description, CaseResult(named(ready.case.path).name)
     started = time.perf_counter()
     error: str | None = None
-    instructions = 0
-    findings: tuple[Finding, ...] = ()
-    profile: Profile | None = None
-    fidelity: Sequence[Executed] = ()
-    accuracy: AccuracyReport | None = None
     try:
-        result = ready.launch(**options)
-        instructions, findings, profile = result.instructions, result.findings, result.profile
-        fidelity, accuracy = result.fidelity, result.accuracy
+        launched = ready.launch(**options)
+        taken = ("instructions", "findings", "profile", "fidelity", "accuracy")
+        result = attrs.evolve(result, **{name: getattr(launched, name) for name in taken})
     except WarpsimError as problem:
-        error, findings = str(problem), problem.findings
-    seconds = time.perf_counter() - started
+        error, result = str(problem), attrs.evolve(result, findings=problem.findings)
     printed = "".join(ready.printed)
+    result = attrs.evolve(result, seconds=time.perf_counter() - started, stdout=printed)
     if keep is not None:
         with reading(ready.case.path):
             keep.update(ready.outputs())
-    clean = not counting(case, findings)
+    clean = not counting(case, result.findings)
     if case.get("expect_error"):
-        failed = error is not None and any(f.rule in EXPECTED for f in findings)
+        failed = error is not None and any(f.rule in EXPECTED for f in result.findings)
         text = None if failed else (error or "the launch was expected to fail, and did not")
-        return CaseResult(
-            name, failed and clean, failed, seconds, instructions, printed, text, findings, (), fidelity=fidelity
-        )
+        return attrs.evolve(result, ok=failed and clean, bits_equal=failed, error=text)
     outputs: tuple[OutputResult, ...] = ()
     if error is None:
         with reading(ready.case.path):
@@ -323,20 +294,7 @@ def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **option
             error = NOTHING
     same = error is None and all(o.ok for o in outputs)
     equal = same and all(o.bits_equal for o in outputs)
-    return CaseResult(
-        name,
-        same and clean,
-        equal,
-        seconds,
-        instructions,
-        printed,
-        error,
-        findings,
-        outputs,
-        profile,
-        fidelity,
-        accuracy,
-    )
+    return attrs.evolve(result, ok=same and clean, bits_equal=equal, error=error, outputs=outputs)
 
 
 def counting(description: JsonObject, findings: Sequence[Finding]) -> list[Finding]:

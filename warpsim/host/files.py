@@ -163,6 +163,10 @@ class Target:
         finally:
             self.abandon()
 
+    def write_text(self, text: str) -> None:
+        """Replace the file with text; errors as of `write`."""
+        self.write(lambda stream: stream.write(text.encode()))
+
     def write_array(self, values: Array) -> None:
         """Write a .npy file. Raises as `write` does."""
         self.write(lambda stream: np.lib.format.write_array(_Plain(stream), values, allow_pickle=False))

@@ -19,16 +19,8 @@ from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
-WARP, LANES, BARRIER, CLUSTER, REGISTERS, COLUMNS, PHASE, MEMORY = (
-    "warp",
-    "lanes",
-    "barrier",
-    "cluster",
-    "registers",
-    "columns",
-    "phase",
-    "memory",
-)
+WARP, LANES, BARRIER, CLUSTER = "warp", "lanes", "barrier", "cluster"
+REGISTERS, COLUMNS, PHASE, MEMORY = "registers", "columns", "phase", "memory"
 """What threads wait for: all lanes of their warps, those in a membermask, a barrier of the CTA or of the cluster,
 registers, columns of tensor memory, the phase of an mbarrier, or a change of memory."""
 
@@ -150,14 +142,8 @@ def _collective(machine: Machine, group: Group, polling: Array) -> Stall:
         if members is None
         else "every lane in the mask must reach the same instruction: compute the mask where the lanes diverge"
     )
-    return Stall(
-        machine,
-        group,
-        WARP if members is None else LANES,
-        f"{who} wait at {instruction.text} in line {instruction.span.line} {whom}",
-        advice,
-        polled_for,
-    )
+    note = f"{who} wait at {instruction.text} in line {instruction.span.line} {whom}"
+    return Stall(machine, group, WARP if members is None else LANES, note, advice, polled_for)
 
 
 def _warps(shape: Shape, width: int) -> Array:
@@ -182,13 +168,8 @@ def _barrier(machine: Machine, barrier: Barrier, group: Group, polling: Array) -
 
 def _cluster(machine: Machine, group: Group) -> Stall:
     note = f"{group.selection.n} threads wait for their clusters in line {present(group).span.line}"
-    return Stall(
-        machine,
-        group,
-        CLUSTER,
-        note,
-        "every thread of the cluster that has not exited must arrive once before each wait",
-    )
+    advice = "every thread of the cluster that has not exited must arrive once before each wait"
+    return Stall(machine, group, CLUSTER, note, advice)
 
 
 def _registers(machine: Machine, group: Group) -> Stall:
@@ -217,23 +198,12 @@ def _poll(machine: Machine, group: Group) -> Stall:
     loop = group.plan.loop(group.block)
     if not loop.polls:
         note = f"{group.selection.n} threads repeat the loop of lines {loop.lines[0]} to {loop.lines[1]}, but nothing that its exit depends on changes"
-        return Stall(
-            machine,
-            group,
-            MEMORY,
-            note,
-            "the condition of a loop depends on what the loop, or another thread, changes",
-        )
-    note = (
-        f"{group.selection.n} threads poll memory in a loop at line {present(group).span.line} but no thread changes it"
-    )
-    return Stall(
-        machine,
-        group,
-        MEMORY,
-        note,
-        "another thread must store what the loop waits for, before it waits itself",
-    )
+        advice = "the condition of a loop depends on what the loop, or another thread, changes"
+    else:
+        line = present(group).span.line
+        note = f"{group.selection.n} threads poll memory in a loop at line {line} but no thread changes it"
+        advice = "another thread must store what the loop waits for, before it waits itself"
+    return Stall(machine, group, MEMORY, note, advice)
 
 
 def _phase_wait(group: Group) -> Instruction | None:

@@ -123,7 +123,7 @@ class Snapshot:
             stream = io.BytesIO()
             np.savez_compressed(stream, **large)  # type: ignore[arg-type]
             Target(self._packed).write(lambda out: out.write(stream.getvalue()))
-        Target(self.path).write(lambda out: out.write(text.encode()))
+        Target(self.path).write_text(text)
 
     @property
     def _packed(self) -> Path:

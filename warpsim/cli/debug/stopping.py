@@ -180,8 +180,7 @@ class Stopping:
             lines.append(_described(point))
             script = self.console.scripts.get(number)
             lines += ["commands", *(f"  {line}" for line in script), "end"] if script else []
-        data = "".join(f"{line}\n" for line in lines).encode()
-        Target(file.strip()).write(lambda stream: stream.write(data))
+        Target(file.strip()).write_text("".join(f"{line}\n" for line in lines))
 
     @command("look")
     def info_breakpoints(self, text: str) -> None:
