@@ -97,6 +97,38 @@ def test_a_product_that_is_early(effects, warps, wrong):
     assert found == ({(lines[0], "async-read-early")} if wrong else set())
 
 
+HALF_EARLY = """\
+mov.f32 %f9, %f8;
+mov.b32 %r12, 0x3C003C00; mad.lo.u32 %r14, %t, 16, %s; st.shared.v4.b32 [%r14], {%r12, %r12, %r12, %r12}; fence.proxy.async;
+@%first mbarrier.init.shared.b64 [%bar], 1; @%first fence.mbarrier_init.release.cluster; bar.sync 0;
+@%first mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 128; add.u32 %r1, %s, 640;
+@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%b], 128, [%bar]; wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %desc, %desc, 0, 1, 1, 0, 0; // here
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+mov.f32 %f10, SUM; setp.eq.f32 %p1, %f1, %f10; mov.u32 %r2, 1;
+@%p1 bra E;
+mov.u32 %r2, VALUE; E: st.global.u32 [%at], %r2;
+"""
+
+
+@pytest.mark.parametrize(
+    ("effects", "sum", "which"),
+    [("eager", "0f41800000", "from before the copy"), ("at_wait", "0f41000000", "that the copy brings")],
+)
+def test_the_bytes_of_a_copy(effects, sum, which):
+    """A sum of 16 products of ones, of which a copy makes 8 zero, is found by a run in which it reads the other bytes."""
+    words = f"block=128 wgmma checks=default effects={effects}"
+    text = HALF_EARLY.replace("SUM", sum)
+    example = faulty.Example.of(text.replace("VALUE", "2"), words)
+    lines = [number for number, line in enumerate(example.module().split("\n"), 1) if line.endswith("// here")]
+
+    (found,) = faulty.findings(example)
+
+    assert (found.rule, found.severity, found.line) == ("async-read-early", "error", lines[0])
+    assert f"with the bytes {which} in its place, byte" in found.message
+    assert faulty.findings(faulty.Example.of(text.replace("VALUE", "1"), words)) == ()
+
+
 CANCELS = "add.u32 %r5, %r4, %t; sub.u32 %r5, %r5, %r4;"
 LOAD = "ld.shared.u32 %r4, [%own];"
 

@@ -11,7 +11,7 @@ import numpy as np
 from warpsim.checks.async_global import GlobalStores
 from warpsim.checks.epochs import EpochSheets, Overlaps
 from warpsim.checks.overwritten import issued, overwritten
-from warpsim.checks.undefined_products import Unfinished
+from warpsim.checks.undefined_products import EARLY, Unfinished
 from warpsim.checks.undefined_registers import UNFINISHED, travels
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.hooks import RegionAccesses
@@ -25,7 +25,7 @@ from warpsim.machine.watcher import ATOMIC, READ, WRITE, MemoryAccess, Watcher
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
-EARLY, OVERWRITE = "async-read-early", "async-smem-overwrite"
+OVERWRITE = "async-smem-overwrite"
 ADVICE = {
     EARLY: "wait for the copy (wait_group, or the phase of its mbarrier) before touching its destination",
     OVERWRITE: "wait until the operation has read its source before writing there again",

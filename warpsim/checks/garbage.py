@@ -12,10 +12,11 @@ from warpsim.checks.difference import DECIDED, TIMES, Decided, Reached
 from warpsim.checks.replaced import Replaced
 from warpsim.checks.undefined_bits import known_of
 from warpsim.checks.undefined_memory import written_cells
-from warpsim.checks.undefined_products import Unfinished
+from warpsim.checks.undefined_products import EARLY, Unfinished
 from warpsim.checks.undefined_registers import HIGH, UNDEFINED, ones, undefined
 from warpsim.checks.uninitialised import Uninitialised
 from warpsim.errors import ExecutionError, Finding
+from warpsim.machine.asynchrony import transfers
 from warpsim.machine.engine import Run
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import KernelPlan
@@ -29,6 +30,9 @@ from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Function, Instruction
 
 SEED = 34
+OTHER = {"eager": "at_wait", "at_wait": "eager"}
+BYTES = {"at_wait": "the bytes from before the copy", "eager": "the bytes that the copy brings"}
+"""Which bytes a product reads that is early, where effects appear so."""
 LARGE = 0x7F7FFFFF
 """The largest float, and large as an integer."""
 
@@ -226,13 +230,13 @@ def runs(
         launch = _run(watchers_of, decided, before.settings.max_instructions, None, "collect")
         yield "", launch
     budget = before.instructions + TIMES * (launch.instructions - before.instructions) + 1_000
-    limit = before.settings.max_instructions
+    most = min(budget, before.settings.max_instructions or budget)
+    on_finding = before.settings.on_finding if stops else "collect"
     for garbage in fills(before.plan):
-        most = budget if limit is None else min(budget, limit)
-        yield (
-            garbage.name,
-            _run(watchers_of, decided, most, garbage, before.settings.on_finding if stops else "collect"),
-        )
+        yield garbage.name, _run(watchers_of, decided, most, garbage, on_finding)
+    if any(use.rule == EARLY for use in decided.uses.values()):
+        other = OTHER[before.settings.async_effects]
+        yield BYTES[other], _run(watchers_of, decided, most, None, on_finding, other)
 
 
 def _run(
@@ -241,11 +245,18 @@ def _run(
     most: float | None,
     garbage: Garbage | None,
     on_finding: str,
+    effects: str | None = None,
 ) -> LaunchState:
-    """Run what follows the first use of anything undefined, with other values or (None) as it was."""
+    """Run what follows the first use of anything undefined, with other values or (None) as it was, but for when asynchronous
+    ``effects`` appear."""
     assert decided.before is not None
     state = decided.before.copy()
-    state.settings = attrs.evolve(state.settings, max_instructions=most, on_finding=on_finding)
+    state.settings = attrs.evolve(
+        state.settings,
+        max_instructions=most,
+        on_finding=on_finding,
+        async_effects=effects or state.settings.async_effects,
+    )
     state.notes[DECIDED] = Decided(None, None, decided.same, garbage, decided.sought)
     watchers, replaced = watchers_of(state), Replaced()
     if garbage is None:
@@ -254,6 +265,10 @@ def _run(
         garbage.fill_state(state)
         watchers = [Refilled(garbage) if type(w) is Uninitialised else w for w in watchers]
     with contextlib.suppress(ExecutionError, Reached):  # the state says so
-        Run(state, watchers).advance()
+        run = Run(state, watchers)
+        if effects == "eager":
+            for batch in state.batches:
+                transfers.land(run.machine(batch), None)
+        run.advance()
     state.notes[DECIDED].replaced = replaced.places(state)
     return state

@@ -27,6 +27,7 @@ from warpsim.machine.values import Array, DType
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
+EARLY = "async-read-early"
 TILED = (mma.mma_float, mma.mma_f64, mma.mma_integer, mma.mma_bits)
 """Bodies of which A, B, C and D stand in registers as `warpsim.isa.mma` says."""
 
@@ -39,7 +40,7 @@ class Unfinished:
     columns: Array
     nbytes: int
     place: Instruction | None
-    rule: str = "async-read-early"
+    rule: str = EARLY
     """That is broken if it matters."""
 
 

@@ -421,13 +421,13 @@ def _shuffle(machine: Machine) -> None:
         land(machine, schedule)
 
 
-def land(machine: Machine, schedule: Schedule) -> None:
-    """Let some copies in flight act now, receiver by receiver; no thread has observed their completion yet."""
+def land(machine: Machine, schedule: Schedule | None) -> None:
+    """Let some copies in flight (None: all) act now, receiver by receiver; no thread has observed their completion yet."""
     for transfer in machine.batch.transfers.open:
         if transfer.landed.all():
             continue
         left = np.flatnonzero(transfer.open & ~transfer.landed)
-        which = left[schedule.some(len(left))]
+        which = left if schedule is None else left[schedule.some(len(left))]
         if transfer.after:  # operations of its threads come first
             for earlier in machine.batch.transfers.open:
                 if earlier is transfer:
