@@ -97,6 +97,27 @@ def test_a_product_that_is_early(effects, warps, wrong):
     assert found == ({(lines[0], "async-read-early")} if wrong else set())
 
 
+EARLY_LOADS = {
+    "ld": "ld.shared.u32 %r4, [%own];  // early",
+    "a vector": "and.b32 %r3, %own, -16; ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r3];  // early",
+    "ldmatrix": "shl.b32 %r3, %lane, 4; add.u32 %r3, %s, %r3;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r3];  // early",
+}
+
+
+@pytest.mark.parametrize("effects", ["eager", pytest.param("at_wait", marks=pytest.mark.long)])
+@pytest.mark.parametrize("load", ["ld", *(pytest.param(k, marks=pytest.mark.long) for k in ("a vector", "ldmatrix"))])
+@pytest.mark.parametrize(("uses", "error"), [(REACH, True), (DO_NOT, False)])
+def test_what_is_loaded_while_a_copy_writes_it(load, effects, uses, error):
+    """An error at the load, where it reaches a result."""
+    copy = "cp.async.ca.shared.global [%own], [%bt], 4;\n"
+    for use in uses.values():
+        example = faulty.Example.of(f"{copy}{EARLY_LOADS[load]}\n{use}", f"checks=default effects={effects}")
+        line = next(n for n, text in enumerate(example.module().split("\n"), 1) if text.endswith("// early"))
+        found = [(f.line, f.rule, f.severity) for f in faulty.findings(example)]
+
+        assert found == [(line, "async-read-early", "error")] * error, use
+
+
 HALF_EARLY = """\
 mov.f32 %f9, %f8;
 mov.b32 %r12, 0x3C003C00; mad.lo.u32 %r14, %t, 16, %s; st.shared.v4.b32 [%r14], {%r12, %r12, %r12, %r12}; fence.proxy.async;

@@ -13,6 +13,8 @@ from warpsim.checks.epochs import EpochSheets, Overlaps
 from warpsim.checks.overwritten import issued, overwritten
 from warpsim.checks.undefined_products import EARLY, Unfinished
 from warpsim.checks.undefined_registers import UNFINISHED, travels
+from warpsim.checks.uninitialised import read_early
+from warpsim.isa.traits import Access, Matrix
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.hooks import RegionAccesses
 from warpsim.machine.machine import Machine
@@ -91,6 +93,12 @@ class SharedAccess:
     def of(cls, group: Group, access: MemoryAccess, *, rows: bool) -> SharedAccess:
         """What an event tells of."""
         return cls(group, access.kind, access.places, access.nbytes, access.columns, access.active, rows=rows)
+
+    def travels(self, machine: Machine) -> bool:
+        """Whether what is undefined of these goes on as values of registers."""
+        traits = present(self.group).traits
+        loads = traits.access is Access.LOAD or traits.matrix is Matrix.LOAD
+        return loads and self.kind == READ and self.by is None and travels(machine.launch.settings.checks)
 
     def lanes(self, found: Array) -> Array | None:
         """The lanes of the step that make some of the accesses."""
@@ -189,6 +197,10 @@ class SharedUses:
                     np.broadcast_shapes(*(x.shape for x in (place, columns, active) if x is not None)), np.bool_
                 )
                 found.reshape(-1)[index] = True
+                if kind == "writes" and access.travels(machine):
+                    places, owners = (np.broadcast_to(each, found.shape)[found] for each in (place, columns))
+                    if read_early(machine, access.group, Unfinished(places & ~3, owners, access.nbytes, copy.place)):
+                        continue
                 what = f"is {'read' if access.kind == READ else 'written'} while an unfinished copy {kind} it"
                 access.report(machine, EARLY if kind == "writes" else OVERWRITE, what, copy.place, found)
 

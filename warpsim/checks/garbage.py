@@ -251,12 +251,7 @@ def _run(
     ``effects`` appear."""
     assert decided.before is not None
     state = decided.before.copy()
-    state.settings = attrs.evolve(
-        state.settings,
-        max_instructions=most,
-        on_finding=on_finding,
-        async_effects=effects or state.settings.async_effects,
-    )
+    state.settings = attrs.evolve(state.settings, max_instructions=most, on_finding=on_finding)
     state.notes[DECIDED] = Decided(None, None, decided.same, garbage, decided.sought)
     watchers, replaced = watchers_of(state), Replaced()
     if garbage is None:
@@ -266,9 +261,10 @@ def _run(
         watchers = [Refilled(garbage) if type(w) is Uninitialised else w for w in watchers]
     with contextlib.suppress(ExecutionError, Reached):  # the state says so
         run = Run(state, watchers)
-        if effects == "eager":
+        if effects is not None:
             for batch in state.batches:
                 transfers.land(run.machine(batch), None)
+            state.settings = attrs.evolve(state.settings, async_effects=effects)
         run.advance()
     state.notes[DECIDED].replaced = replaced.places(state)
     return state

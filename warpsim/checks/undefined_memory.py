@@ -384,7 +384,7 @@ def _use_of(machine: Machine, group: Group, kind: str, first: int, use: str, adv
     """The finding that undefined memory matters; ``advice`` is for what nothing wrote."""
     origin = origins(machine).of(kind, first, first)
     if origin is not None and UNFINISHED in origin.values:
-        return early_use(group, origin, f"what it multiplies is {use}")
+        return early_use(group, origin, f"what comes of it is {use}")
     source, what = None if origin is None else origin.values.get(REGISTER), "uninitialised bytes"
     if origin is not None and source is not None:
         what = f"what comes from {called(str(source))}, which was never written"

@@ -242,7 +242,7 @@ def use_of(machine: Machine, group: Group, slot: int, use: str, advice: str = WR
     name = group.plan.function.registers[slot].name
     other = origins(machine).get(group, slot)
     if other is not None and UNFINISHED in other.values:
-        return early_use(group, other, f"what it multiplies reaches {use}")
+        return early_use(group, other, f"what comes of it reaches {use}")
     message = f"{called(name)} is used as {use} before anything wrote it"
     if other is not None:
         source = other.values.get(REGISTER)

@@ -49,6 +49,7 @@ from warpsim.machine.memory.tensor import read, write
 from warpsim.machine.reporting import ends_launch, party, present, stop
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import WRITE, MemoryAccess
@@ -91,6 +92,36 @@ class Met:
     active: Array | None
     arguments: list[Any]
     bits: Any = None
+
+
+EARLY: Note[tuple[Met, list[Unfinished]]] = Note("early")
+"""What the present step loads while copies still write it."""
+
+
+def read_early(machine: Machine, group: Group, part: Unfinished) -> bool:
+    """Make undefined what the present step loads while a copy still writes it; False if that cannot be followed."""
+    notes = machine.batch.notes
+    if EARLY not in notes:
+        met = _meeting(machine, group)
+        if met is None:
+            return False
+        notes[EARLY] = met, []
+        machine.attend()
+    notes[EARLY][1].append(part)
+    return True
+
+
+def _meeting(machine: Machine, group: Group) -> Met | None:
+    """The present step with its operands; None if it moves nothing from memory to registers."""
+    flow = transfer_of(group.plan, present(group))
+    if not flow.moves_memory:
+        return None
+    arguments = [get(machine, group) for get in flow.getters]
+    if flow.warps:
+        arguments = [spread(group.warps, a, wide=flow.wide) for a in arguments]
+    active = None if flow.guard is None else flow.guard(machine, group)
+    assert active is not False, "a step that no thread executes accesses no memory"
+    return Met(group, flow, active, arguments)
 
 
 class Uninitialised(WrittenBytes):
@@ -217,16 +248,11 @@ class Uninitialised(WrittenBytes):
         """Note that the current step reads bytes never written; its results are handled when it is done."""
         if machine.delivering:
             return
-        flow = transfer_of(group.plan, present(group))
-        met = self._met
-        if not flow.moves_memory or (met is not None and met.group is group and met.flow is flow):
+        if self._met is not None and self._met.group is group and self._met.flow.instruction is present(group):
             return
-        arguments = [get(machine, group) for get in flow.getters]
-        if flow.warps:
-            arguments = [spread(group.warps, a, wide=flow.wide) for a in arguments]
-        active = None if flow.guard is None else flow.guard(machine, group)
-        assert active is not False, "a step that no thread executes accesses no memory"
-        self._met = met = Met(group, flow, active, arguments)
+        self._met = met = _meeting(machine, group)
+        if met is None:
+            return
         if exchanges:
             self._met = attrs.evolve(met, bits=_met_bits(machine, met))
         machine.attend()
@@ -356,6 +382,10 @@ class Uninitialised(WrittenBytes):
         """Give registers the undefined bits that the step read from memory, if it did."""
         met, unfinished = self._met, self._unfinished
         self._met, self._unfinished = None, []
+        if EARLY in machine.batch.notes:
+            met, parts = machine.batch.notes[EARLY]
+            unfinished = [*unfinished, *parts]
+            del machine.batch.notes[EARLY]
         if met is None or met.group is not group:
             return False
         with without(shadow(machine, "shared"), unfinished):
