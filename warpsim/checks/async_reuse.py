@@ -95,10 +95,10 @@ class SharedAccess:
         return cls(group, access.kind, access.places, access.nbytes, access.columns, access.active, rows=rows)
 
     def travels(self, machine: Machine) -> bool:
-        """Whether what is undefined of these goes on as values of registers."""
-        traits = present(self.group).traits
-        loads = traits.access is Access.LOAD or traits.matrix is Matrix.LOAD
-        return loads and self.kind == READ and self.by is None and travels(machine.launch.settings.checks)
+        """Whether what is undefined of these goes on as values of registers. A debugger stops at once, where the copy can be looked at."""
+        traits, settings = present(self.group).traits, machine.launch.settings
+        loads = self.kind == READ and (traits.access is Access.LOAD or traits.matrix is Matrix.LOAD)
+        return loads and travels(settings.checks) and not settings.by_warp
 
     def lanes(self, found: Array) -> Array | None:
         """The lanes of the step that make some of the accesses."""

@@ -36,7 +36,7 @@ Key = tuple[object, ...]
 TIMES = 8
 """How many times as many instructions a run with other values may take."""
 AHEAD = 1_000_000
-"""As many more may be looked ahead for what replaces a value."""
+"""As many more instructions may be looked ahead for what replaces a value."""
 Held = tuple[Array, Array]
 """Positions of threads, or addresses, in ascending order, and the values there."""
 
@@ -238,7 +238,8 @@ def _replaced(launch: LaunchState, decided: Decided) -> frozenset[Key]:
     if decided.replaced is None:
         assert decided.again is not None
         assert decided.before is not None
-        before, most = decided.before.copy(), AHEAD + TIMES * launch.instructions
+        before = decided.before.copy()
+        most = launch.instructions + TIMES * (launch.instructions - before.instructions) + AHEAD
         before.settings = attrs.evolve(
             before.settings, max_instructions=min(most, before.settings.max_instructions or most)
         )
