@@ -11,9 +11,9 @@ import numpy as np
 from warpsim.checks.async_global import GlobalStores
 from warpsim.checks.epochs import EpochSheets, Overlaps
 from warpsim.checks.overwritten import issued, overwritten
+from warpsim.checks.undefined_loads import read_early
 from warpsim.checks.undefined_products import EARLY, Unfinished
 from warpsim.checks.undefined_registers import UNFINISHED, travels
-from warpsim.checks.uninitialised import read_early
 from warpsim.isa.traits import Access, Matrix
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.hooks import RegionAccesses
@@ -28,6 +28,7 @@ from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
 OVERWRITE = "async-smem-overwrite"
+RULES = frozenset({EARLY, OVERWRITE})
 ADVICE = {
     EARLY: "wait for the copy (wait_group, or the phase of its mbarrier) before touching its destination",
     OVERWRITE: "wait until the operation has read its source before writing there again",

@@ -20,6 +20,7 @@ from warpsim.analysis.undefined import AT_BARRIERS, DECIDE
 from warpsim.checks.difference import Again, decide, judge, remember, report_use
 from warpsim.checks.race.unused import undefined_reads
 from warpsim.checks.undefined_bits import TransferFunction, check_end, known_of, transfer_of
+from warpsim.checks.undefined_loads import EARLY, Met, meeting
 from warpsim.checks.undefined_memory import UndefinedMemory, check_argument, landed, muted, stored, written_cells
 from warpsim.checks.undefined_products import Unfinished, early, without
 from warpsim.checks.undefined_registers import (
@@ -41,7 +42,7 @@ from warpsim.checks.written import ALL, WrittenBits, WrittenBytes, lacks, mark, 
 from warpsim.errors import ExecutionError, Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access
-from warpsim.machine.binding.warp_steps import collect, spread
+from warpsim.machine.binding.warp_steps import collect
 from warpsim.machine.hooks import TensorAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
@@ -49,7 +50,6 @@ from warpsim.machine.memory.tensor import read, write
 from warpsim.machine.reporting import ends_launch, party, present, stop
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
-from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import WRITE, MemoryAccess
@@ -80,48 +80,6 @@ class Begun:
     def clean(self) -> bool:
         """Whether none of its inputs is undefined."""
         return not self.tainted and self.unsure is None
-
-
-@frozen(eq=False)
-class Met:
-    """A step that read bytes never written, with its operands at that time; ``bits`` are those of its results, if it has
-    written those bytes since."""
-
-    group: Group
-    flow: TransferFunction
-    active: Array | None
-    arguments: list[Any]
-    bits: Any = None
-
-
-EARLY: Note[tuple[Met, list[Unfinished]]] = Note("early")
-"""What the present step loads while copies still write it."""
-
-
-def read_early(machine: Machine, group: Group, part: Unfinished) -> bool:
-    """Make undefined what the present step loads while a copy still writes it; False if that cannot be followed."""
-    notes = machine.batch.notes
-    if EARLY not in notes:
-        met = _meeting(machine, group)
-        if met is None:
-            return False
-        notes[EARLY] = met, []
-        machine.attend()
-    notes[EARLY][1].append(part)
-    return True
-
-
-def _meeting(machine: Machine, group: Group) -> Met | None:
-    """The present step with its operands; None if it moves nothing from memory to registers."""
-    flow = transfer_of(group.plan, present(group))
-    if not flow.moves_memory:
-        return None
-    arguments = [get(machine, group) for get in flow.getters]
-    if flow.warps:
-        arguments = [spread(group.warps, a, wide=flow.wide) for a in arguments]
-    active = None if flow.guard is None else flow.guard(machine, group)
-    assert active is not False, "a step that no thread executes accesses no memory"
-    return Met(group, flow, active, arguments)
 
 
 class Uninitialised(WrittenBytes):
@@ -250,7 +208,7 @@ class Uninitialised(WrittenBytes):
             return
         if self._met is not None and self._met.group is group and self._met.flow.instruction is present(group):
             return
-        self._met = met = _meeting(machine, group)
+        self._met = met = meeting(machine, group)
         if met is None:
             return
         if exchanges:

@@ -66,7 +66,7 @@ def _asynchronous(checks: frozenset[str], uses: Uses) -> Iterator[tuple[bool, Ca
     """Rules for what few kernels use: imported when one does."""
     from warpsim.checks import async_reuse, mbarriers, proxies, wgmma_registers
 
-    early = not checks.isdisjoint((async_reuse.EARLY, async_reuse.OVERWRITE))
+    early = not checks.isdisjoint(async_reuse.RULES)
     yield early and uses.asynchronous, async_reuse.AsyncReuse
     yield mbarriers.RULE in checks and uses.asynchronous, mbarriers.MbarrierRules
     yield not checks.isdisjoint(wgmma_registers.RULES) and uses.asynchronous, wgmma_registers.WgmmaRegisters
