@@ -52,8 +52,14 @@ def test_copies_of_many_ctas_cost_little():
 @pytest.mark.parametrize(
     ("early", "found"),
     [
-        ("setp.eq.u32 q, c, 5; add.u32 at, s, 16460; @q ld.shared.b32 v, [at];", 5),  # in its last 16 bytes
-        ("setp.eq.u32 q, c, 5; add.u32 at, s, 16464; @q ld.shared.b32 v, [at];", None),  # behind them
+        (
+            "setp.eq.u32 q, c, 5; add.u32 at, s, 16460; @q ld.shared.b32 v, [at]; @q st.global.b32 [o], v;",
+            5,
+        ),  # in its last 16 bytes
+        (
+            "setp.eq.u32 q, c, 5; add.u32 at, s, 16464; @q ld.shared.b32 v, [at]; @q st.global.b32 [o], v;",
+            None,
+        ),  # behind them
         ("setp.eq.u32 q, c, 7; add.u32 at, s, 16495; @q st.shared.b8 [at], v;", 7),
         ("setp.eq.u32 q, c, 7; add.u32 at, s, 16496; @q st.shared.b8 [at], v;", None),
     ],
