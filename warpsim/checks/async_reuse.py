@@ -11,6 +11,7 @@ import numpy as np
 from warpsim.checks.async_global import GlobalStores
 from warpsim.checks.epochs import EpochSheets, Overlaps
 from warpsim.checks.overwritten import issued, overwritten
+from warpsim.checks.race import RULE as RACE
 from warpsim.checks.undefined_loads import read_early
 from warpsim.checks.undefined_products import EARLY, Unfinished
 from warpsim.checks.undefined_registers import UNFINISHED, travels
@@ -96,10 +97,13 @@ class SharedAccess:
         return cls(group, access.kind, access.places, access.nbytes, access.columns, access.active, rows=rows)
 
     def travels(self, machine: Machine) -> bool:
-        """Whether what is undefined of these goes on as values of registers. A debugger stops at once, where the copy can be looked at."""
+        """Whether what is undefined of these goes on as values of registers. A debugger stops at once, where the copy can be looked at;
+        and a load that is early is a race, too."""
         traits, settings = present(self.group).traits, machine.launch.settings
         loads = self.kind == READ and (traits.access is Access.LOAD or traits.matrix is Matrix.LOAD)
-        return loads and travels(settings.checks) and not settings.by_warp
+        return (
+            loads and travels(settings.checks) and not settings.by_warp and (self.rows or RACE not in settings.checks)
+        )
 
     def lanes(self, found: Array) -> Array | None:
         """The lanes of the step that make some of the accesses."""
