@@ -57,6 +57,7 @@ def test_a_launch_s_fidelity():
     [
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "public models of its tensor cores"),
         ("ex2.approx.f32", "as on sm_90"),
+        ("div.full.f32", "as on sm_90"),
     ],
 )
 def test_gpus_that_were_not_measured(text, source):
@@ -85,7 +86,11 @@ def test_a_session_s_summary():
 
 @pytest.mark.parametrize(
     ("program", "standing", "chosen"),
-    [("hello", "recorded", ("order of prints",)), ("saxpy", "recorded", ()), ("stream_k", "recovered", ())],
+    [
+        ("hello", "recorded", ("order of prints",)),
+        ("saxpy", "recorded", ()),
+        ("stream_k", "recovered", ("order of atomics",)),
+    ],
 )
 def test_what_a_launch_rests_on_in_short(program, standing, chosen):
     """The badge has the weakest evidence of what ran, every warp-instruction once, and what PTX leaves open."""
@@ -106,6 +111,12 @@ def test_what_a_launch_rests_on_in_short(program, standing, chosen):
         ("atom.global.add.u32", "order of atomics"),
         ("fma.rn.f64", "payload of a NaN"),
         ("fma.rn.f32", ""),
+        ("activemask.b32", "which lanes run together"),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32", "order of atomics"),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32", ""),
+        ("cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.bulk_group", "order of atomics"),
+        ("multimem.ld_reduce.global.max.u32", ""),
+        ("clusterlaunchcontrol.try_cancel.async.mbarrier::complete_tx::bytes.b128", "where threads run"),
     ],
 )
 def test_what_is_chosen(text, chosen):

@@ -5,27 +5,31 @@ holds the opcode, the form, how its results are known (``recorded``, ``exact``, 
 a line has the exact arithmetic of the tests."""
 
 import json
+import re
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 
 import warpsim
-from warpsim.isa import spec
+from warpsim.isa import matching, spec
 from warpsim.program import build  # noqa: F401 - declares all instructions
 
 TESTS = Path(__file__).parents[2] / "tests"
-TEXTURES = frozenset({"tex", "tld4", "txq", "suld", "sust", "sured", "suq"})
 TARGET = Path(warpsim.__file__).parent / "isa" / "fidelity.txt"
 ARRAYS = (
     "forms_h100",
+    "forms_h200",
+    "chains_h200",
     "integer_recordings",
     "moves_h100",
     "mma_h100",
     "matrices_h200",
-    "quotients_h200",
-    "foldings_h200",
+    "units_h100",
+    "textures_h200",
+    "textures_wider_h200",
 )
+INSTRUCTION = re.compile(r"""(?:^|[;"\t]|@!?p\d)\s*([a-z]\w*(?:\.[\w:]+)*)""")
 
 
 def kernels():
@@ -41,19 +45,22 @@ def kernels():
 
 
 def arrays():
-    """The recordings of single instructions that name each opcode."""
+    """The recordings of single instructions that hold each form: those that its modifiers fit."""
     found = defaultdict(set)
-    roots = set(spec.opcodes())
     for name in ARRAYS:
         with np.load(TESTS / "data" / f"{name}.npz") as stored:
-            words = set()
-            for key in stored.files:
-                words |= set(key.replace("/", " ").replace(" ", ".").split("."))
-                if stored[key].dtype.kind in "US":
-                    for text in stored[key].ravel():
-                        words |= set(str(text).replace(" ", ".").split("."))
-        for root in roots & words:
-            found[root].add(f"{name}.npz")
+            texts = [key for key in stored.files if stored[key].dtype.kind not in "US"]
+            texts += [
+                str(text) for key in stored.files if stored[key].dtype.kind in "US" for text in stored[key].ravel()
+            ]
+        for word in {word for text in texts for word in INSTRUCTION.findall(text)}:
+            root, *modifiers = word.split(".")
+            if root in spec.opcodes():
+                fitting = {c.form.syntax for c in matching.candidates(root, tuple(modifiers))}
+                for form in fitting or {form.syntax for form in spec.forms(root)}:  # a short name, as in "shfl.up"
+                    found[root, form].add(f"{name}.npz")
+    for form in spec.forms("txq"):  # its recordings have the names of textures
+        found["txq", form.syntax].add("textures_h200.npz")
     return found
 
 
@@ -65,7 +72,7 @@ def table():
         if oracles == "exact":
             continue
         named = sorted(held.get((root, form), ()))
-        evidence = sorted(stored.get(root, ())) if "hardware" in oracles else []
+        evidence = sorted(stored.get((root, form), ())) if "hardware" in oracles else []
         if named:
             evidence.append(f"{len(named)} kernels: {', '.join(named[:3])}{' ...' if len(named) > 3 else ''}")
         if "hardware" in oracles:
@@ -76,8 +83,7 @@ def table():
             said = oracles.removeprefix("stated: ")
             kind = "modelled" if said.startswith("modelled: ") else "stated"
             evidence = [said.removeprefix("modelled: ")]
-        usual = "textures_h200.npz" if root in TEXTURES else "matrices_h200.npz, forms_h100.npz"
-        lines.append("\t".join([root, form, kind, "; ".join(evidence) or usual]))
+        lines.append("\t".join([root, form, kind, "; ".join(evidence)]))
     return list(dict.fromkeys(lines))
 
 

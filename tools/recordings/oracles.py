@@ -33,6 +33,7 @@ STATED = {
     "[a, coordinates], e, f": "modelled: CUDA has no depth textures",
     "mov.pred d": "never chosen: what it matches, mov.type matches before",
     "tensormap.replace.tile.elemtype{.ss}.b1024.b32 [address], value": "writes the field that the form for other element types writes",
+    "istypep": "modelled: by the manual; no recording holds it",
     "brkpt": "gives nothing, and a GPU without a debugger stops at it",
     "cp.async.bulk.prefetch.tensor.": "gives nothing: it may bring lines to the cache",
     "mma.sp::ordered_metadata.sync.aligned.shape.row.col.kind.block_scale": "the sparse and the scaled form have one each, and this is both",

@@ -22,6 +22,7 @@ MEANING = {
 MEASURED = 90
 """The GPU on which approximate units and tensor cores were recorded: its capability times ten."""
 UNITS = frozenset({"mma", "wmma", "wgmma", "tcgen05"})
+APPROXIMATE = frozenset({"approx", "full"})
 FUNCTIONS = frozenset({"ex2", "lg2", "sin", "cos", "tanh", "rsqrt"})
 NOT_COMMUTING = ("exch", "cas")
 WHOLE = ("s8", "u8", "s4", "u4", "b1", "f64", "kind::i8")
@@ -54,7 +55,7 @@ def evidence(form: Form, text: str, sm: int) -> Evidence:
     words = text.split()[0].split(".") if text else []
     multiplies = form.root in UNITS and ("mma" in words[:2] or "mma_async" in words)
     product = multiplies and not any(word in WHOLE for word in words)
-    approximate = "approx" in words or form.root in FUNCTIONS
+    approximate = not APPROXIMATE.isdisjoint(words) or form.root in FUNCTIONS
     if not (product or approximate) or known.standing == STATED:
         return known
     if sm == MEASURED:
@@ -75,10 +76,14 @@ CHOSEN = {
 def choice_of(form: Form, text: str) -> str:
     """What of an instruction's result PTX leaves open and warpsim chooses, the same in every run; empty for nothing."""
     words = text.split()[0].split(".") if text else []
-    if form.root in ("atom", "red", "multimem"):
-        rounds = any(word.startswith(("f16", "bf16", "f32", "f64")) for word in words) and "add" in words
-        returns = form.n_dest > 0 or any(word in words for word in NOT_COMMUTING)
-        return "order of atomics" if rounds or returns else ""
+    if form.root in ("atom", "red", "multimem") or words[:2] == ["cp", "reduce"]:
+        floats = any(word.startswith(("f16", "bf16", "f32", "f64")) for word in words) or "tensor" in words
+        returns = (form.n_dest > 0 and form.root == "atom") or any(word in words for word in NOT_COMMUTING)
+        return "order of atomics" if (floats and "add" in words) or returns else ""
+    if "try_cancel" in words:
+        return "where threads run"
+    if form.root == "activemask":
+        return "which lanes run together"
     if "f64" in words and form.n_dest and form.root in ("add", "sub", "mul", "fma", "div", "sqrt", "rcp", "rsqrt"):
         return "payload of a NaN"
     return ""

@@ -44,7 +44,7 @@ def executed(counts: Mapping[BoundBlock, int], sm: int) -> tuple[Executed, ...]:
             known = total.get(instruction.text)
             total[instruction.text] = instruction.form, (known[1] if known else 0) + warps
             for operand in instruction.operands if warps else ():
-                what = "order of prints" if operand.function == "vprintf" else CHOSEN.get(operand.special)
+                what = CALLS.get(operand.function or "") or CHOSEN.get(operand.special)
                 if what is not None:
                     chosen.setdefault(instruction.text, set()).add(what)
     found = []
@@ -55,6 +55,8 @@ def executed(counts: Mapping[BoundBlock, int], sm: int) -> tuple[Executed, ...]:
     return tuple(found)
 
 
+CALLS = {"vprintf": "order of prints", "malloc": "addresses of the heap"}
+"""Functions whose effects PTX leaves open."""
 STRENGTH = (MODELLED, RECOVERED, RECORDED, EXACT)
 """The kinds of evidence for results, the weakest first."""
 
