@@ -54,6 +54,10 @@ ALLOWED = {
     ("native/compiling/compiler.py", "self._engine.add_object_file"): "made here, or from the cache: see warpsim.owned",
     ("native/compiling/compiler.py", "images.map_code"): "made here, or from the cache: see warpsim.owned",
     ("native/compiling/images.py", "map_code"): "from the cache: see warpsim.owned; and zeros, which are never called",
+    (
+        "program/stored.py",
+        "pickle",
+    ): "from the cache: see warpsim.owned; and it makes nothing but the parts of a program",
     ("machine/state/launch.py", "pickle"): "a state of this process, for the caller",
     (
         "parallel/processes.py",

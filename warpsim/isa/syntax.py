@@ -10,6 +10,7 @@ is the carry flag, which no instruction names: ``d|%cc`` writes it (``carry_out`
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 
@@ -23,6 +24,8 @@ _WORD = r"[\w$]+(?:::[\w$]+)*"
 _COMMENT = re.compile(r"//[^\n]*")
 _ROOT = re.compile(r"(?:^|;)\s*([A-Za-z_]\w*)")
 _OPCODE = re.compile(rf"\s*([A-Za-z_]\w*)((?:\.{_WORD}|\{{\s*\.[^}}]*\}})*)(?:\s+(.*))?$", re.S)
+_WORDS = re.compile(rf"\.({_WORD})")
+_OPTIONAL = re.compile(r"\{\s*,")
 _PIECE = re.compile(rf"\.({_WORD})|\{{\s*((?:\.{_WORD}\s*)+)\}}")
 
 
@@ -63,18 +66,40 @@ class OperandPattern:
 
 @frozen(eq=False, slots=False)
 class Pattern:
-    """One form of a block: its line, the operands in it as ``written``, and the modifier classes of the block."""
+    """One form of a block: its opcode, modifiers and operands as written, and the modifier classes of the block. What these
+    mean is read when it is first asked for: only one of many forms is that of an instruction."""
 
     root: str
-    slots: tuple[Slot, ...]
-    line: str
+    modifiers: str
     written: str
     classes: Mapping[str, tuple[str, ...]]
 
+    @property
+    def line(self) -> str:
+        """The form as written."""
+        return f"{self.root}{self.modifiers} {self.written}".strip()
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        """The places for modifiers."""
+        return tuple(
+            [
+                _slot(word, self.classes.get(word), None if piece[1] else number)
+                for number, piece in enumerate(_PIECE.finditer(self.modifiers))
+                for word in ([piece[1]] if piece[1] else _WORDS.findall(piece[2]))
+            ]
+        )
+
     @cached_property
     def operands(self) -> tuple[OperandPattern, ...]:
-        """The operands, read when they are first asked for: only one of many forms is that of an instruction."""
+        """The operands."""
         return tuple([_atom(text, self.classes) for text in _split(self.written)])
+
+
+@functools.cache
+def _slot(word: str, values: tuple[str, ...] | None, group: int | None) -> Slot:
+    of = values or (word,)
+    return Slot(attribute(word), frozenset(of), values is None, all(value in TYPES for value in of), group)
 
 
 def attribute(word: str) -> str:
@@ -95,7 +120,7 @@ def parse_block(block: str, classes: Mapping[str, Sequence[str]] | None = None) 
         text = " ".join(statement.split())
         if text.startswith("."):
             *names, values = text.split("=")
-            words = tuple(re.findall(rf"\.({_WORD})", values))
+            words = tuple(_WORDS.findall(values))
             if not names or not words:
                 raise ValueError(f"a class without values: {text!r}")
             for name in ",".join(names).split(","):
@@ -110,29 +135,12 @@ def _lines(form: str, classes: Mapping[str, tuple[str, ...]]) -> list[Pattern]:
     if match is None:
         raise ValueError(f"not a form: {form!r}")
     root, modifiers, operands = match.groups()
-    slots: list[Slot] = []
-    for number, piece in enumerate(_PIECE.finditer(modifiers)):
-        words = [piece[1]] if piece[1] else re.findall(rf"\.({_WORD})", piece[2])
-        for word in words:
-            values = classes.get(word)
-            slots.append(
-                Slot(
-                    attribute(word),
-                    frozenset(values or (word,)),
-                    values is None,
-                    all(value in TYPES for value in values or (word,)),
-                    None if piece[1] else number,
-                )
-            )
-    return [
-        Pattern(root, tuple(slots), f"{root}{modifiers} {variant}".strip(), variant, classes)
-        for variant in _variants(operands or "")
-    ]
+    return [Pattern(root, modifiers, variant, classes) for variant in _variants(operands or "")]
 
 
 def _variants(operands: str) -> list[str]:
     """The operand texts with every ``{, x}`` omitted or kept, the shorter first."""
-    start = re.search(r"\{\s*,", operands)
+    start = _OPTIONAL.search(operands)
     if start is None:
         return [operands]
     depth, end = 0, start.start()
