@@ -90,7 +90,7 @@ def test_contexts(ask):
     ask("cuCtxDestroy_v2", primary, status=INVALID_CONTEXT)
     other = ask("cuCtxCreate_v3", ..., 0, 0, 0, 0)
     ask("cuCtxSetCurrent", primary)
-    ask("cuCtxDestroy_v2", other)
+    ask("cuCtxDetach", other)
     assert ask("cuCtxGetCurrent", ...) == primary
     address = ask("cuMemAlloc_v2", ..., 64)
     ask("cuDevicePrimaryCtxRetain", ..., 0)

@@ -140,3 +140,14 @@ def test_logs_of_a_module_that_is_refused(call):
 
     assert call("cuModuleLoadDataEx", ctypes.c_uint64(), cubin, 3, keys, values) == 209
     assert (log.value, list(values)[1:]) == (b"", [0, 90])
+
+
+def test_logs_of_a_linker(call):
+    """PyCUDA makes a text of the log and its size, whatever they are, where linking fails."""
+    log, state = ctypes.create_string_buffer(b"garbage"), ctypes.c_uint64()
+    keys, values = (ctypes.c_uint32 * 2)(5, 6), (ctypes.c_uint64 * 2)(ctypes.addressof(log), 7)
+    assert call("cudaSetDevice", 0) == 0
+
+    assert call("cuLinkCreate_v2", 2, keys, values, state) == 0
+    assert (log.value, values[1]) == (b"", 0)
+    assert call("cuLinkDestroy", state.value) == 0

@@ -244,6 +244,18 @@ def test_parameters_of_external_functions(param):
         warpsim.load(text.replace(".extern ", "").replace(");", ") { ret; }"))
 
 
+def test_a_launch_from_the_device():
+    """nvcc makes calls of the device runtime of it, which is machine code: the finding says what these do."""
+    name = "__cudaCDP2LaunchDeviceV2"
+    text = module_head("sm_90a", "8.7") + f".extern .func {name}();\n.entry k() {{ call {name}; ret; }}"
+    with pytest.raises(warpsim.PtxError) as caught:
+        warpsim.load(text)
+
+    (finding,) = caught.value.findings
+    assert finding.rule == "linkage"
+    assert finding.advice.startswith("it launches kernels from the device")
+
+
 def test_groups_of_a_kernel_and_what_it_calls():
     """Kernels of a module may be for one CTA or for a pair; one kernel and what it calls are all for the same (ptxas 13.0)."""
 

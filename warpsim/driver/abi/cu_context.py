@@ -125,9 +125,9 @@ def create_context(*rest: int) -> int:
     return made.handle
 
 
-@call("P", "cuCtxDestroy_v2 cuCtxDestroy")
+@call("P", "cuCtxDestroy_v2 cuCtxDestroy cuCtxDetach")
 def destroy_context(handle: int) -> None:
-    """Destroy a context. In other threads, and below the top of this one's stack, it stays current but cannot be used."""
+    """Destroy a context, or detach its only user. In other threads, and below the top of this one's stack, it stays current but cannot be used."""
     found = PROCESS.get(handle, Context, Result.INVALID_CONTEXT if handle else Result.INVALID_VALUE)
     require(not found.primary, "a primary context is released, not destroyed", Result.INVALID_CONTEXT)
     if PROCESS.stack and PROCESS.stack[-1] is found:

@@ -33,15 +33,20 @@ def read(path: str) -> bytes:
         raise DriverError(Result.FILE_NOT_FOUND, path) from None
 
 
-@call("!8O", "cuModuleLoadData cuModuleLoadFatBinary")
-@call("!8OUPP", "cuModuleLoadDataEx")
-def load_data(image: int, count: int = 0, keys: int = 0, values: int = 0) -> int:
-    for index in range(count):  # nothing is logged: texts that end at once, sizes of 0 (CUjit_option)
+def log_nothing(count: int, keys: int, values: int) -> None:
+    """Make texts end at once, of a size of 0 (CUjit_option): what there is to say is on standard error."""
+    for index in range(count):
         key, value = get32(keys + 4 * index), values + 8 * index
         if key in (3, 5):
             put_bytes(get64(value), b"\0")
         elif key in (4, 6):
             put64(value, 0)
+
+
+@call("!8O", "cuModuleLoadData cuModuleLoadFatBinary")
+@call("!8OUPP", "cuModuleLoadDataEx")
+def load_data(image: int, count: int = 0, keys: int = 0, values: int = 0) -> int:
+    log_nothing(count, keys, values)
     return load(modules.image_at(image))
 
 
@@ -228,7 +233,13 @@ def get_parameter(found: Launchable, index: int) -> tuple[int, int]:
 
 # ---- linking -------------------------------------------------------------------------------------
 
-call("!UPP8", "cuLinkCreate_v2 cuLinkCreate")(lambda *rest: PROCESS.handles.put(Linker(), PROCESS.context()))
+
+@call("!UPP8", "cuLinkCreate_v2 cuLinkCreate")
+def create_link(count: int, keys: int, values: int) -> int:
+    log_nothing(count, keys, values)
+    return PROCESS.handles.put(Linker(), PROCESS.context())
+
+
 call("jIOPPUPP", "cuLinkAddData_v2 cuLinkAddData")(
     lambda linker, kind, data, nbytes, *_: linker.add(bytes_at(data, nbytes), PROCESS.sm())
 )
