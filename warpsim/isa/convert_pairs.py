@@ -24,17 +24,6 @@ _BYTES = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2 }"
 _ALL = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2, .e2m1x2 }"
 
 
-def _narrow(op: Op, low: Lanes, high: Lanes) -> Lanes:
-    """Two f32 as a pair of a narrow format."""
-    name = op.ntype.name
-    mode = "rz" if "rz" in op.modifiers else "rn"
-    codes = [convert.round_bits(x, name[:4], mode, finite=True) for x in (low, high)]
-    if op.relu:
-        codes = [convert.relu_bits(code, name[:4]) for code in codes]
-    bits = 4 if name == "e2m1x2" else 8
-    return (codes[0] | codes[1] << np.int64(bits)).astype(np.uint8 if bits == 4 else np.uint16)
-
-
 @_cvt(
     f"cvt.rn.satfinite{{.relu}}.ntype.bf16x2 d, a; .ntype = {_BYTES};",
     types={"d": "ntype", "a": ".b32"},
@@ -60,20 +49,21 @@ def _narrow(op: Op, low: Lanes, high: Lanes) -> Lanes:
     types={"d": "ntype", "a": ".f16x2"},
     needs=("107f", (9, 4)),
 )
-def cvt_narrow(op: Op, a: Lanes) -> Lanes:
-    """Convert two bf16 or f16 to a narrow format."""
-    low, high = halves(a, BF16 if "bf16x2" in op.modifiers else F16)
-    return _narrow(op, low.astype(F32), high.astype(F32))
-
-
 @_cvt(
     f"cvt.rz.satfinite{{.relu}}.ntype.f32 d, a, b; .ntype = {_ALL};",
     types={"d": "ntype", "a": ".f32", "b": ".f32"},
     needs=("107f", (9, 4)),
 )
-def cvt_narrow_single(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Convert two f32 toward zero, a in the upper part."""
-    return _narrow(op, b, a)
+def cvt_narrow(op: Op, a: Lanes, b: Lanes | None = None) -> Lanes:
+    """Convert a pair of bf16 or f16, or two f32 with a in the upper part, to a narrow format."""
+    parts = halves(a, BF16 if "bf16x2" in op.modifiers else F16) if b is None else (b, a)
+    name = op.ntype.name
+    mode = "rz" if "rz" in op.modifiers else "rn"
+    codes = [convert.round_bits(x.astype(F32), name[:4], mode, finite=True) for x in parts]
+    if op.relu:
+        codes = [convert.relu_bits(code, name[:4]) for code in codes]
+    bits = 4 if name == "e2m1x2" else 8
+    return (codes[0] | codes[1] << np.int64(bits)).astype(np.uint8 if bits == 4 else np.uint16)
 
 
 def _factors(scale: Lanes | None, *, inverse: bool = False) -> list[Lanes]:
@@ -116,16 +106,6 @@ def cvt_bf16_narrow(op: Op, a: Lanes, scale: Lanes | None = None) -> Lanes:
 _FIXED_GATES = {"rz": (None, (9, 4))}
 
 
-def _fixed(op: Op, values: list[Lanes], scale: Lanes | None) -> Lanes:
-    """Two f64 over their scale factors, in 64ths and at most 8 bits; NaN is the greatest."""
-    mode, codes = "rzi" if op.frnd == "rz" else "rni", []
-    for value, factor in zip(values, _factors(scale, inverse=True), strict=True):
-        scaled = value * factor * 64.0
-        code = np.where(scaled != scaled, np.int8(127), convert.to_integer(scaled, np.dtype(np.int8), mode))
-        codes.append((np.maximum(code, np.int8(0)) if op.relu else code).view(np.uint8).astype(np.uint16))
-    return codes[0] | codes[1] << np.uint16(8)
-
-
 @_cvt(
     """
     cvt.frnd.satfinite{.relu}.s2f6x2.f32 d, a, b;
@@ -136,11 +116,6 @@ def _fixed(op: Op, values: list[Lanes], scale: Lanes | None) -> Lanes:
     needs=_FIXED,
     gates=_FIXED_GATES,
 )
-def cvt_fixed(op: Op, a: Lanes, b: Lanes, scale: Lanes | None = None) -> Lanes:
-    """Convert two f32, divided by their scale factors, to fixed point, a in the upper part."""
-    return _fixed(op, [b.astype(np.float64), a.astype(np.float64)], scale)
-
-
 @_cvt(
     """
     cvt.frnd.satfinite{.relu}.s2f6x2.bf16x2 d, a;
@@ -151,9 +126,16 @@ def cvt_fixed(op: Op, a: Lanes, b: Lanes, scale: Lanes | None = None) -> Lanes:
     needs=_FIXED,
     gates=_FIXED_GATES,
 )
-def cvt_fixed_bf16(op: Op, a: Lanes, scale: Lanes | None = None) -> Lanes:
-    """Convert two bf16, divided by their scale factors, to fixed point."""
-    return _fixed(op, [x.astype(F32).astype(np.float64) for x in halves(a, BF16)], scale)
+def cvt_fixed(op: Op, a: Lanes, b: Lanes | None = None, scale: Lanes | None = None) -> Lanes:
+    """Convert a pair of bf16, or two f32 with a in the upper part, divided by their scale factors, to fixed point: 64ths of at
+    most 8 bits; NaN is the greatest."""
+    parts = halves(a, BF16) if b is None else (b, a)
+    mode, codes = "rzi" if op.frnd == "rz" else "rni", []
+    for part, factor in zip(parts, _factors(scale, inverse=True), strict=True):
+        scaled = part.astype(F32).astype(np.float64) * factor * 64.0
+        code = np.where(scaled != scaled, np.int8(127), convert.to_integer(scaled, np.dtype(np.int8), mode))
+        codes.append((np.maximum(code, np.int8(0)) if op.relu else code).view(np.uint8).astype(np.uint16))
+    return codes[0] | codes[1] << np.uint16(8)
 
 
 @_cvt(

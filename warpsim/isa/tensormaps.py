@@ -54,15 +54,6 @@ def _store(
         memory.store(space, at, TYPES["b32"], (word,))
 
 
-def _store_type(memory: MemoryPort, op: Op, address: Address, value: Lanes, active: Lanes, report: ReportPort) -> None:
-    """Change the element type; one that rounds does so ever after."""
-    name = tensor_map.ELEMENT_TYPES[constant_of(value)]
-    number, rounds = tensor_map.stored_type(tensor_map.DATA_TYPES.index(name))
-    if rounds:
-        _store(memory, op, address, "rounds", 0, np.array([1]), active, report)
-    _store(memory, op, address, "elemtype", 0, np.array([number]), active, report)
-
-
 @_common(
     f"""
     tensormap.replace.tile.global_address{{.ss}}.b1024.b64 [address], value;
@@ -71,16 +62,6 @@ def _store_type(memory: MemoryPort, op: Op, address: Address, value: Lanes, acti
     """,
     types={"value": lambda op: ".b64" if "global_address" in op.modifiers else ".b32"},
 )
-def replace_single(
-    op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
-) -> None:
-    """Change the address or the rank; the rank is passed minus one."""
-    if "rank" in op.modifiers:
-        _store(memory, op, address, "rank", 0, value + value.dtype.type(1), active, report)
-    else:
-        _store(memory, op, address, "global_address", 0, value, active, report)
-
-
 @_common(
     f"""
     tensormap.replace.tile.field{{.ss}}.b1024.b32 [address], order, value;
@@ -90,14 +71,6 @@ def replace_single(
     types={"order": ".u32", "value": lambda op: TYPES["b64" if "global_stride" in op.modifiers else "u32"]},
     constants={"order": (0, 4)},
 )
-def replace_ordered(
-    op: Op, address: Address, order: Lanes, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
-) -> None:
-    """Change a dimension's entry; a stride is that of the next dimension, in bytes."""
-    field = "global_stride" if "global_stride" in op.modifiers else op.field or ""
-    _store(memory, op, address, field, constant_of(order), value, active, report)
-
-
 @_common(
     f"""
     tensormap.replace.tile.field{{.ss}}.b1024.b32 [address], value;
@@ -106,16 +79,6 @@ def replace_ordered(
     types={"value": ".u32"},
     constants={"value": lambda op: range(_CHOICES[op.field])},
 )
-def replace_choice(
-    op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
-) -> None:
-    """Change the element type, interleave layout, swizzle or fill mode."""
-    if op.field == "elemtype":
-        _store_type(memory, op, address, value, active, report)
-    else:
-        _store(memory, op, address, op.field or "", 0, value, active, report)
-
-
 @_common(
     f"tensormap.replace.tile.swizzle_atomicity{{.ss}}.b1024.b32 [address], value; {_SPACES}",
     types={"value": ".u32"},
@@ -128,26 +91,34 @@ def replace_choice(
     constants={"value": {4}},
     needs=("103a", (8, 8)),
 )
-def replace_swizzle(
-    op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
-) -> None:
-    """Change what a swizzle of 128 bytes keeps together (16 bytes, 32, 32 of which it swaps halves of 16, or 64), or the swizzle
-    to that of 96 bytes."""
-    field = "swizzle_mode" if "swizzle_mode" in op.modifiers else "swizzle_atomicity"
-    _store(memory, op, address, field, 0, value, active, report)
-
-
 @_common(
     f"tensormap.replace.tile.elemtype{{.ss}}.b1024.b32 [address], value; {_SPACES}",
     types={"value": ".u32"},
     constants={"value": {13, 14, 15}},
     needs=(("100f", "110f", "120f"), (8, 7)),
 )
-def replace_packed(
-    op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
+def replace(
+    op: Op,
+    address: Address,
+    value: Lanes,
+    order: Lanes | None = None,
+    *,
+    memory: MemoryPort,
+    active: Lanes,
+    report: ReportPort,
 ) -> None:
-    """Change the element type to a packed one."""
-    _store_type(memory, op, address, value, active, report)
+    """Change a field, or a dimension's entry; a stride is that of the next dimension, in bytes. The rank is passed minus one. An
+    element type that rounds does so ever after."""
+    field = op.modifiers[2]
+    if field == "rank":
+        value = value + value.dtype.type(1)
+    elif field == "elemtype":
+        name = tensor_map.ELEMENT_TYPES[constant_of(value)]
+        number, rounds = tensor_map.stored_type(tensor_map.DATA_TYPES.index(name))
+        if rounds:
+            _store(memory, op, address, "rounds", 0, np.array([1]), active, report)
+        value = np.array([number])
+    _store(memory, op, address, field, 0 if order is None else constant_of(order), value, active, report)
 
 
 @instruction(
