@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.debug import expressions as ex
+from warpsim.debug.debug_info import Place
 from warpsim.debug.evaluation import CUDA
-from warpsim.debug.scopes import Place
 from warpsim.debug.symbols import symbols_of
 from warpsim.graph.nodes import Node, Untraceable, bits, cast, constant, operate
 from warpsim.machine.state.global_memory import SHARED_WINDOW

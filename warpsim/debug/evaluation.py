@@ -12,9 +12,9 @@ import attrs
 import numpy as np
 
 from warpsim.debug import expressions as ex
+from warpsim.debug.debug_info import Symbol
 from warpsim.debug.errors import DebugError
 from warpsim.debug.memory import Place
-from warpsim.debug.scopes import Symbol
 from warpsim.debug.symbols import Symbols, symbols_of
 from warpsim.debug.threads import Focus, column_of, is_written, of_type, peek, places
 from warpsim.debug.values import (

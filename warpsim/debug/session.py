@@ -28,12 +28,12 @@ from warpsim.debug.breakpoints import (
     target_of,
     tile_of,
 )
+from warpsim.debug.debug_info import TEMPORARY, Symbol
 from warpsim.debug.errors import DebugError, flag, number, text
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.memory import tensor_cells
 from warpsim.debug.origins import Origin, origin_of
 from warpsim.debug.position import Call, Position, Stop, WarpState, context_of, frames_of, group_state_of, warps_of
-from warpsim.debug.scopes import TEMPORARY, Symbol
 from warpsim.debug.textures import TextureState, texture_named, textures_of
 from warpsim.debug.threads import Focus, chosen_focus, column_of
 from warpsim.debug.timeline import Timeline

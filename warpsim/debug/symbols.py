@@ -14,8 +14,7 @@ from operator import itemgetter
 import attrs
 
 from warpsim.analysis.element_types import Root, accessed, element
-from warpsim.debug.debug_info import DebugInfo
-from warpsim.debug.scopes import Place, Scope, Symbol
+from warpsim.debug.debug_info import DebugInfo, Place, Scope, Symbol
 from warpsim.errors import source_lines
 from warpsim.program.c_types import SCALARS, VOID, Array, CType, Pointer, Scalar, scalar_of, size
 from warpsim.program.mangling import qualified_name, source_name

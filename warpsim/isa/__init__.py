@@ -36,7 +36,6 @@ from warpsim.isa import (  # noqa: F401
     mma,
     mma_sp,
     multimem,
-    packed_integers,
     tcgen05_mma,
     tcgen05_order,
     tensor_copies,

@@ -12,7 +12,7 @@ from warpsim.cli.debug.table import command
 from warpsim.debug import DebugError
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import line_column, resolve
-from warpsim.debug.scopes import Place, Symbol
+from warpsim.debug.debug_info import Place, Symbol
 from warpsim.errors import plural, source_name
 from warpsim.program.c_types import CType, definition, scalar_of, size
 from warpsim.program.c_types import text as type_text
