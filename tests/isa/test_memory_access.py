@@ -82,6 +82,24 @@ def test_vectors(type: str, count: int) -> None:
     assert source.reshape(32, count)[:, ::-1].tolist() == out.reshape(32, count).tolist()
 
 
+def test_elements_that_are_not_stored() -> None:
+    """Where ``_`` stands in a store of 256 bits memory keeps what it holds (PTX ISA, st); its address is a multiple of 32 all the same."""
+    body = "mad.wide.u32 y, t, 32, po; st.global.v8.b32 [y], {t,_,t,_,_,7,_,_};"
+    out = run(body, np.zeros(1, np.uint32), np.full((32, 8), 9, np.uint32))
+
+    assert [[t, 9, t, 9, 9, 7, 9, 9] for t in range(32)] == out.tolist()
+    with pytest.raises(warpsim.ExecutionError, match="misaligned"):
+        run("st.global.v8.b32 [po+16], {t,_,t,t,t,t,t,t};", np.zeros(1, np.uint32), out)
+
+
+def test_special_registers_among_floats() -> None:
+    """Their bits count, as ptxas' machine code moves them."""
+    body = "mad.wide.u32 y, t, 8, po; .reg .f32 f; mov.f32 f, 0f3f800000; st.global.v2.f32 [y], {f, %laneid};"
+    out = run(body, np.zeros(1, np.uint32), np.zeros((32, 2), np.uint32))
+
+    assert [[0x3F800000, t] for t in range(32)] == out.tolist()
+
+
 @pytest.mark.parametrize(
     ("type", "expected"),
     [

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort, ReportPort, constant_of, first_of
+from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort, Registers, ReportPort, constant_of, first_of
 from warpsim.isa.spec import Gate, Op, instruction
 from warpsim.isa.traits import Access, Traits
 from warpsim.types import TYPES
@@ -195,11 +195,38 @@ def ldu(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
 _STORES = Traits(access=Access.STORE)
 
 
-@_options(STORES.replace("{.vec}", ".vec") + WIDE, needs=(100, (8, 8)), legal=_illegal_wide, traits=_STORES)
 @_options(STORES + NARROW, legal=_illegal, traits=_STORES)
 def st(op: Op, a: Address, b: Elements, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> None:
     """The value at a = b."""
     memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
+
+
+@_options(
+    STORES.replace("{.vec}", ".vec") + WIDE, needs=(100, (8, 8)), legal=_illegal_wide, sinks=("b",), traits=_STORES
+)
+def st_wide(
+    op: Op,
+    a: Address,
+    b: Registers,
+    cache_policy: Lanes | None = None,
+    *,
+    memory: MemoryPort,
+    active: Lanes,
+    report: ReportPort,
+) -> None:
+    """The value at a = b, but for elements that are ``_``: nothing is stored there."""
+    if not op.get("missing"):
+        memory.store(space_of(op), a, op.type, b)
+        return
+    past = memory.residue(a, 32)
+    wrong = (past != 0) & active
+    if wrong.any():
+        report(
+            "misaligned", f"the address is {first_of(past, wrong)} bytes past a multiple of the 32 bytes stored", wrong
+        )
+    for n, value in enumerate(b):
+        if n not in op.missing:
+            memory.store(space_of(op), memory.advance(a, n * op.type.bytes), op.type, (value,))
 
 
 @_access("st.mmio.relaxed.sys{.global}.type [a], b;" + NARROW, needs=(70, (8, 2)), relaxed=True, traits=_STORES)

@@ -273,7 +273,8 @@ class Declaration:
     repeated: Collection[str] = ()
     """Operands of one element that may be vectors of two or four: each gets what is loaded, the first is what is stored."""
     sinks: Collection[str] = ()
-    """Destinations for which ``_`` is allowed (it always is for elements of vectors and halves of pairs)."""
+    """Destinations for which ``_`` is allowed (it always is for elements of vectors and halves of pairs), and sources of which elements
+    may be; ``op.missing`` are these."""
     exact: Collection[str] | Mapping[str, Callable[[Op], bool]] = ()
     """Operands whose register must be declared ``.bN``; in a mapping, if its function of the op says so."""
     checked_as: Mapping[str, PerOp[str | None]] = {}

@@ -168,10 +168,11 @@ def _texture_coordinates(values: Values, node: ast.Address) -> None:
     kinds = ("usf" if isinstance(given, ast.Vector) else "f") if floating else "us"
     if among is not None and not _is_coordinate(among, kinds):
         raise unfit(given.span, f"{wanted}, not .{among.name}", 3)
+    unfitting = ast.Integer if floating else ast.Float
+    if not floating and (among is not None or at is not None):
+        return
     for n, element in enumerate(elements):
-        if n == at:
-            continue
-        if isinstance(element, ast.Integer) if floating else isinstance(element, ast.Float) and among is at is None:
+        if n != at and isinstance(element, unfitting):
             raise unfit(element.span, wanted, 2)
 
 

@@ -86,9 +86,17 @@ def _elements(values: Values, type: ScalarType, node: ast.Vector) -> Operand:
     elif not whole.spec.braces:
         _check_numbers(values, type, elements)
     values.typed = attrs.evolve(whole, among=among)
+    values.missing |= _missing(whole, elements)
     if single:
         return _single(values, type, elements)
     return vector([values.value(type, e) for e in elements])
+
+
+def _missing(typed: TypedOperand, elements: tuple[ast.Operand, ...]) -> frozenset[int]:
+    """The elements of a source that are ``_``."""
+    if typed.spec.dest or not typed.spec.sink:
+        return frozenset()
+    return frozenset(n for n, element in enumerate(elements) if isinstance(element, ast.Sink))
 
 
 def _single(values: Values, type: ScalarType, elements: tuple[ast.Operand, ...]) -> Operand:

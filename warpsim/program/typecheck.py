@@ -156,11 +156,14 @@ class Checker:
         return tuple(found)
 
     def _selected(self, candidate: Candidate) -> Op:
-        """The modifiers, with the selectors and negations of the operands if the form takes any."""
-        op = candidate.op
-        if not any(typed.spec.selectors for typed in candidate.operands):
+        """The modifiers, with what the operands choose if the form takes any such: selectors, negations, elements left out."""
+        op, values = candidate.op, self.values
+        if values.missing:
+            found: dict[str, object] = {"missing": values.missing}
+        elif any(typed.spec.selectors for typed in candidate.operands):
+            found = {"selectors": values.selectors, "negative": frozenset(values.negative)}
+        else:
             return op
-        found = {"selectors": self.values.selectors, "negative": frozenset(self.values.negative)}
         return Op(op.text, op.modifiers, {**op.given, **found}, candidate.form.names)
 
 

@@ -29,7 +29,7 @@ class Values:
     operand of the form that is checked.
 
     ``selectors`` collects byte and half selectors (``r.b0``, ``r.h1``) by operand name, ``negative`` the names of
-    negated operands.
+    negated operands, ``missing`` the elements of a source that are ``_``.
     """
 
     op: Op
@@ -40,6 +40,7 @@ class Values:
         self.scope, self.opcode, self.traits = Scope(None), "", PLAIN
         self.selectors: dict[str, str] = {}
         self.negative: set[str] = set()
+        self.missing: frozenset[int] = frozenset()
 
     def begin(self, scope: Scope, opcode: str) -> None:
         """Start checking an instruction with this opcode, looking names up in ``scope``."""
@@ -48,6 +49,7 @@ class Values:
     def against(self, op: Op, traits: Traits) -> None:
         """Check against a form, given its modifiers and traits."""
         self.op, self.traits, self.selectors, self.negative = op, traits, {}, set()
+        self.missing = frozenset()
 
     @property
     def what(self) -> str:
@@ -316,6 +318,8 @@ class Values:
     def _discard(self, type: ScalarType, node: ast.Sink) -> Operand:
         """Check a discarded result."""
         s = self.typed.spec
+        if s.sink and self.typed.count and not s.dest:  # stores nothing there
+            return Operand(type, constant=0)
         if not s.dest:
             raise unfit(node.span, "_ can only stand for a destination", 2)
         in_braces = self.typed.count is not None and (self.typed.count != 1 or s.braces)
