@@ -476,7 +476,7 @@ def test_zero_columns(a):
     assert np.array_equal(results(words, p), np.where(used, x @ y.T, 0))
 
 
-@pytest.mark.parametrize("use", ["", ".collector::a::lastuse"])
+@pytest.mark.parametrize("use", ["", ".collector::a::discard"])
 def test_shifted(use):
     """.ashift: each row of A is the next lane's, the last its own."""
     code = f"add.u32 r3, base, 32; tcgen05.mma.cta_group::1.kind::f16.ashift{use} [base], [r3], desc_b, idesc, yes;"
@@ -608,6 +608,39 @@ def test_swizzled(kind, mode, span, atom, transposed):
             "identifier of A is 1",
         ),
         (
+            "tcgen05.mma.ws.cta_group::1.kind::f16 [base], desc_a, desc_b, idesc, yes, zeros;",
+            {"idesc": encode("f16", 128, 64, "f16", "f16"), "zeros": 1 << 38},
+            "bits 36 to 38 of the zero-column mask",
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block32 [base], desc_a, desc_b, idesc, [base], [base], yes;",
+            {"idesc": encode("mxf4nvf4", 128, 32, "e2m1", "e2m1", scale="ue4m3") | 1 << 31, "target": "sm_103a"},
+            "ue4m3 are for blocks of 16",
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::f16.collector::a::use [base], desc_a, desc_b, idesc, yes;",
+            {},
+            "collector buffer a does not hold",
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::f16.collector::a::fill [base], desc_a, desc_b, idesc, yes;"
+            "add.u64 desc_a, desc_a, 2; tcgen05.mma.cta_group::1.kind::f16.collector::a::use [base], desc_a, desc_b, idesc, yes;",
+            {},
+            "::use of a matrix that collector buffer a does not hold",
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::f16.collector::a::fill [base], desc_a, desc_b, idesc, yes; "
+            f"{MMA} tcgen05.mma.cta_group::1.kind::f16.collector::a::lastuse [base], desc_a, desc_b, idesc, yes;",
+            {},
+            "::lastuse of a matrix",
+        ),
+        (
+            "tcgen05.mma.ws.cta_group::1.kind::f16.collector::b1::fill [base], desc_a, desc_b, idesc, yes;"
+            "tcgen05.mma.ws.cta_group::1.kind::f16.collector::b2::use [base], desc_a, desc_b, idesc, yes;",
+            {"idesc": encode("f16", 128, 64, "f16", "f16")},
+            "collector buffer b2 does not hold",
+        ),
+        (
             "tcgen05.mma.cta_group::1.kind::mxf4.block_scale [base], desc_a, desc_b, idesc, [base], [base], yes;",
             {"idesc": encode("mxf4", 128, 32, "e2m1", "e2m1") | 1 << 31},
             "sm_103a",
@@ -628,6 +661,34 @@ def test_findings(code, options, why):
     assert finding.rule == "tcgen05"
     assert finding.instruction.startswith("tcgen05.mma")
     assert why in finding.message
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+@pytest.mark.parametrize(
+    ("kind", "nibble", "good"), [("tf32", 0b1000, 0b1110), ("f16", 0b0001, 0b0110), ("i8", 0b1010, 0b1001)]
+)
+def test_metadata_without_meaning(kind, nibble, good, effects):
+    """Indices other than those that the text lists are undefined (PTX ISA, Sparse tcgen05.mma.sp)."""
+    element = {"i8": "s8"}.get(kind, kind)
+    bits = encode(kind, 128, 32, element, element, "s32" if kind == "i8" else "f32", sparse=True)
+    p = decode(bits, kind, weights=False, cta_group=1)
+    code = f"add.u32 r2, base, 64; tcgen05.mma.sp.cta_group::1.kind::{kind} [base], desc_a, desc_b, [r2], idesc, yes;"
+
+    def launch(wrong):
+        nibbles = np.full((128, p.k // {"tf32": 2}.get(kind, 4)), good, np.uint32)
+        nibbles[37, 3] = wrong
+        cells = placed(p, np.zeros((128, 32)), columns=128)
+        metadata(cells, nibbles, p, 64)
+        image, desc_a, desc_b = in_shared(np.ones((128, p.k // 2), int), np.ones((32, p.k), int), p)
+        return run(code, image, cells, desc_a=desc_a, desc_b=desc_b, idesc=bits, async_effects=effects)
+
+    launch(good)
+    with pytest.raises(warpsim.ExecutionError) as raised:
+        launch(nibble)
+    finding = raised.value.findings[0]
+
+    assert finding.rule == "sparse-metadata"
+    assert f"row 37, chunk 3 is 0b{nibble:04b}" in finding.message
 
 
 def test_beyond_shared_memory():

@@ -351,3 +351,20 @@ def test_late_moves_of_some_warps(shape):
         out[:] = 7
         assert launch(body, out, async_effects="at_wait", schedule=seed).findings == ()
         assert (out == expected).all()
+
+
+@pytest.mark.parametrize(
+    ("alloc", "dealloc", "what"), [("n", "32", "numbers of columns"), ("32", "n", "columns to free")]
+)
+def test_columns_that_lanes_name_differently(alloc: str, dealloc: str, what: str) -> None:
+    """All lanes pass the same number of columns (PTX ISA, tcgen05.alloc)."""
+    text = f""".version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry k() {{ .reg .b32 n, a; .shared .b32 s; mov.u32 n, %laneid; shr.u32 n, n, 4; shl.b32 n, 32, n;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [s], {alloc}; ld.shared.b32 a, [s];
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 a, {dealloc}; ret; }}"""
+    with pytest.raises(warpsim.ExecutionError, match=what) as caught:
+        warpsim.load(text)["k"]((1,), (32,), ())
+
+    assert caught.value.findings[0].rule == "nonuniform-operand"

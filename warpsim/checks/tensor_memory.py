@@ -17,9 +17,15 @@ class TensorMemoryRules(Watcher):
     """Reports what instructions may not do with tensor memory."""
 
     def tensor_refused(self, machine: Machine, group: Group, problem: TensorProblem, lanes: Array | None) -> None:
-        """Report it."""
+        """Report it, by its own rule if it names one."""
         machine.fault(
-            RULE, problem.message, group, lanes, severity=problem.severity, advice=problem.advice, **problem.values
+            problem.rule or RULE,
+            problem.message,
+            group,
+            lanes,
+            severity=problem.severity,
+            advice=problem.advice,
+            **problem.values,
         )
 
     def group_exited(self, machine: Machine, group: Group) -> None:

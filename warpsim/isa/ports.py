@@ -355,6 +355,9 @@ class TensorCoreMemory(Protocol):
     def write_tensor(self, ctas: Lanes, address: Lanes, words: Lanes, mask: Lanes | None = None) -> None:
         """Write such rectangles, or the cells in ``mask`` (which broadcasts)."""
 
+    def report(self, rule: str, message: str, which: Lanes, advice: str) -> None:
+        """Report what ``which`` (indices) of the issuing lanes ask for."""
+
 
 class TensorCoreWork(Protocol):
     """What asynchronous tcgen05 operations do: a record of arrays with one row for each issuing lane, and of plain values."""
@@ -371,6 +374,10 @@ class TensorCorePort(Protocol):
 
     def ctas(self, cta_group: int) -> tuple[Lanes, ...]:
         """The columns of the CTAs that take part, ``[k]`` each: the lane's own, or the even and the odd one of its pair."""
+
+    def collect(self, buffer: int, usage: str, ctas: tuple[Lanes, ...], matrix: Lanes) -> None:
+        """Note what a collector buffer (a: 0, b0 to b3: 1 to 4) of some CTAs holds after a ``fill``, ``use``, ``lastuse`` or
+        ``discard`` of a ``matrix`` ``[k, 2]``, and report the use of another."""
 
     def start(
         self,

@@ -1,7 +1,8 @@
 """tcgen05.mma (PTX ISA: TensorCore 5th Generation of MMA Instructions).
 
 One thread issues a product of matrices in shared and tensor memory, which `warpsim.isa.tensor_products` computes when the
-machine says so. What its descriptors get wrong is reported where it is issued. Collector buffers change no value.
+machine says so. What its descriptors get wrong is reported where it is issued. Collector buffers change no value; that they hold
+what is used is checked.
 """
 
 from __future__ import annotations
@@ -228,9 +229,23 @@ def mma(
         if why is not None:
             report(_RULE, why, None, advice=_ADVICE)
             return
+    _collect(op, work, bits, tensor_core)
     reads, writes = _touched(work, ctas)
     reads += tuple(_some(runs, work.accumulate[runs.issuer]) for runs in writes if work.accumulate[runs.issuer].any())
     tensor_core.start(work, cta_group=group, shared=_shared(work, ctas), reads=reads, writes=writes)
+
+
+_OF_A, _OF_B = 0x1F008384, 0x7F1C00
+"""The fields of an instruction descriptor that tell what a collector buffer holds: sparsity, type, transposition, extent."""
+
+
+def _collect(op: Op, work: TensorProducts, bits: Lanes, tensor_core: TensorCorePort) -> None:
+    """Use the collector buffer of A, or of .ws one of B."""
+    name, usage = (op.get("collector_usage") or f"collector::{'b0' if op.ws else 'a'}::discard").split("::")[1:]
+    number, fields = (work.a, _OF_A) if name == "a" else (work.b, _OF_B)
+    form = bits.astype(np.int64) & fields | (name == "a" and work.a_in_tensor)
+    matrix = np.stack([number.astype(np.int64), form], axis=1)
+    tensor_core.collect(0 if name == "a" else 1 + int(name[1]), usage, work.ctas, matrix)
 
 
 _ADVICE = "see the instruction descriptor, the matrix descriptor and the shapes of the kind in the PTX ISA"
@@ -244,6 +259,9 @@ def _variants(
     wanted, which = np.unique(
         np.stack([bits.astype(np.int64), d.astype(np.int64) >> LANE, shifts]), axis=1, return_inverse=True
     )
+    reserved = np.zeros(len(bits), np.int64) if masks is None else masks.astype(np.int64) >> 36 & 7
+    if reserved.any():
+        return "bits 36 to 38 of the zero-column mask must be 0"
     variants = []
     for number, lane, shift in wanted.T.tolist():
         product = instruction_descriptors.decode(number & 0xFFFFFFFF, _kind(op), weights=bool(op.ws), cta_group=group)
@@ -325,7 +343,7 @@ def _mode_mistake(p: Product, number: int, sm: int, *, transposed: bool) -> str 
 
 
 def _scale_mistake(op: Op, p: Product, size: int) -> str | None:
-    if p.scale == "ue4m3" and p.k != 96 and size != 4:
+    if p.scale == "ue4m3" and size not in (4, 6):
         return "scale factors of ue4m3 are for blocks of 16"
     if p.k == 96 and _vector(op).startswith("scale_vec"):
         return "K = 96 goes with .block16 and .block32"

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from warpsim.isa.ports import Address, Lanes, ReportPort, TensorPort, constant_of
+from warpsim.isa.ports import Address, Lanes, MemoryPort, ReportPort, TensorPort, constant_of
 from warpsim.isa.spec import LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Allocation, Asynchronous, Family, Stage, Traits
 from warpsim.layout.tensor_memory import COLUMNS, Tile, registers, tile
@@ -27,8 +27,12 @@ _MOVES = Traits(asynchronous=Asynchronous(Family.TCGEN05))
     needs=_NEEDS,
     traits=Traits(allocation=Allocation.ALLOCATE),
 )
-def alloc(op: Op, dst: Address, ncols: Lanes, *, tensor: TensorPort) -> None:
+def alloc(
+    op: Op, dst: Address, ncols: Lanes, *, tensor: TensorPort, memory: MemoryPort, active: Lanes, report: ReportPort
+) -> None:
     """Allocate columns, and write their address to shared memory."""
+    if (uneven := memory.uneven(ncols) & active).any():
+        _differ("numbers of columns", uneven, report)
     tensor.allocate("shared::cta" if "shared::cta" in op.modifiers else "", dst, ncols)
 
 
@@ -41,8 +45,12 @@ def alloc(op: Op, dst: Address, ncols: Lanes, *, tensor: TensorPort) -> None:
     needs=_NEEDS,
     traits=Traits(allocation=Allocation.FREE),
 )
-def dealloc(op: Op, taddr: Lanes, ncols: Lanes, *, tensor: TensorPort) -> None:
+def dealloc(
+    op: Op, taddr: Lanes, ncols: Lanes, *, tensor: TensorPort, memory: MemoryPort, active: Lanes, report: ReportPort
+) -> None:
     """Free columns."""
+    if (uneven := (memory.uneven(taddr) | memory.uneven(ncols)) & active).any():
+        _differ("columns to free", uneven, report)
     tensor.free(taddr, ncols)
 
 
@@ -147,12 +155,16 @@ def ld_red(
 
 def _uniform(taddr: Lanes, report: ReportPort) -> None:
     if taddr.strides[1] and (taddr != taddr[:, :1]).any():
-        report(
-            "nonuniform-operand",
-            "lanes of a warp name different addresses of tensor memory",
-            taddr != taddr[:, :1],
-            advice="compute the address from values that all lanes of a warp share",
-        )
+        _differ("addresses of tensor memory", taddr != taddr[:, :1], report)
+
+
+def _differ(what: str, lanes: Lanes, report: ReportPort) -> None:
+    report(
+        "nonuniform-operand",
+        f"lanes of a warp name different {what}",
+        lanes,
+        advice="compute it from values that all lanes of a warp share",
+    )
 
 
 _store = functools.partial(_move, anchor="tcgen05-instructions-tcgen05-st", single={"r": 100}, no_specials={"r": 100})

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 LANE, COLUMN, WORD = 16, 0xFFFF, np.dtype(np.uint32)
 """An address of tensor memory: position of the lane, mask of the column; and what a cell holds."""
 RESULTS: dict[str, DType] = {"f16": np.dtype(np.float16), "f32": np.dtype(np.float32), "s32": np.dtype(np.int32)}
+MEANINGFUL = (0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b0110, 0b1110)
+"""The indices that name two different elements of four, as the text lists them."""
+METADATA = "name two different elements of each chunk, the first one first; of tf32 0b0100 or 0b1110"
 SIGNS = {"e3m2": 0x20, "e2m3": 0x20, "e2m1": 0x08}
 """The sign bits of types that do not fill their bytes."""
 
@@ -209,7 +212,16 @@ class Execution:
             rows, chunks = np.arange(tile.rows)[:, None], np.arange(tensor_tiles.chunks(p))
             lane, column, bit = tensor_tiles.metadata_place(rows, chunks, wide=p.bits_a >= 16)
             found.append(words[:, lane, column] >> bit.astype(np.uint32) & np.uint32(15))
+        self.check_metadata(np.concatenate(found, axis=1))
         return stored_positions(np.concatenate(found, axis=1).transpose(2, 0, 1).astype(np.int64), p)
+
+    def check_metadata(self, nibbles: Lanes) -> None:
+        """Report indices ``[k, rows, chunks]`` to which the text gives no meaning."""
+        wrong = ~np.isin(nibbles, (0b0100, 0b1110) if self.product.kind == "tf32" else MEANINGFUL)
+        if wrong.any():
+            number, row, chunk = (int(index[0]) for index in np.nonzero(wrong))
+            message = f"the metadata of row {row}, chunk {chunk} is 0b{int(nibbles[number, row, chunk]):04b}, which means nothing"
+            self.memory.report("sparse-metadata", message, self.which[wrong.any(axis=(1, 2))], METADATA)
 
     # ---- the product -------------------------------------------------------------------------
 

@@ -125,12 +125,13 @@ class TensorAccess:
 
 @frozen(eq=False)
 class TensorProblem:
-    """Why an instruction may not do what it asks of tensor memory; ``values`` are those that matter."""
+    """Why an instruction may not do what it asks of tensor memory; ``values`` are those that matter, ``rule`` is empty for those of tensor memory itself."""
 
     message: str
     advice: str
     values: dict[str, int] = attrs.field(factory=dict)
     severity: str = "error"
+    rule: str = ""
 
 
 @frozen

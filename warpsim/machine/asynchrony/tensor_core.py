@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 PAIR = "launch with clusters of an even number of CTAs, and keep both CTAs of the pair until the operation is complete"
+FILL = "fill it by the product before with the same matrix, and do not discard it between"
 
 
 class TensorCore(BulkReach):
@@ -58,6 +59,16 @@ class TensorCore(BulkReach):
             refuse(machine, self.group, self.active, "an operation of .cta_group::2 whose peer CTA has exited", PAIR)
         odd = rank & 1 == 1
         return np.where(odd, peers, own), np.where(odd, own, peers)
+
+    def collect(self, buffer: int, usage: str, ctas: tuple[Array, ...], matrix: Array) -> None:
+        """Note what a collector buffer holds, and report the use of another matrix."""
+        held = self.machine.batch.tensor_memory().collected[:, buffer]
+        if usage in ("use", "lastuse") and any((held[columns] != matrix).any() for columns in ctas):
+            name = "a" if buffer == 0 else f"b{buffer - 1}"
+            message = f".collector::{name}::{usage} of a matrix that collector buffer {name} does not hold"
+            refuse(self.machine, self.group, self.active, message, FILL)
+        for columns in ctas:
+            held[columns] = matrix if usage in ("fill", "use") else -1
 
     def start(
         self,

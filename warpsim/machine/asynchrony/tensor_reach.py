@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from warpsim.machine.asynchrony.bulk_reach import BulkReach
-from warpsim.machine.memory import tensor
+from warpsim.machine.memory import tensor, tensor_allocation
 from warpsim.machine.values import Array, DType
 
 if TYPE_CHECKING:
@@ -35,3 +37,9 @@ class TensorReach(BulkReach):
     def write_tensor(self, ctas: Array, address: Array, words: Array, mask: Array | None = None) -> None:
         """Write such rectangles, or the cells in ``mask``."""
         tensor.write(self.machine.batch.tensor_memory(), ctas, address, words, mask)
+
+    def report(self, rule: str, message: str, which: Array, advice: str) -> None:
+        """Report what some of the threads ask for."""
+        lanes = np.zeros(self.group.selection.shape, np.bool_)
+        lanes.reshape(-1)[self.lanes().index[which]] = True
+        tensor_allocation.refuse(self.machine, self.group, lanes, message, advice, rule=rule)

@@ -27,11 +27,12 @@ def refuse(
     advice: str,
     *,
     severity: str = "error",
+    rule: str = "",
     **values: int,
 ) -> None:
     """Notify of lanes that ask of tensor memory what they may not."""
     if machine.hooks.tensor_refused is not None:
-        machine.hooks.tensor_refused(machine, group, TensorProblem(message, advice, values, severity), lanes)
+        machine.hooks.tensor_refused(machine, group, TensorProblem(message, advice, values, severity, rule), lanes)
 
 
 class Issuers:

@@ -19,6 +19,7 @@ class TensorMemory:
     ``owner`` ``[n_ctas, 16]`` is, for each 32 columns, the first such block of its allocation plus one, or 0 if they are
     free; ``least`` ``[n_ctas]`` is the size in columns of each CTA's last allocation. ``waiting`` are groups that stand at an
     instruction which allocates, or frees for a pair of CTAs; ``admitted`` ``[n_ctas]`` is set where the pair has met there.
+    ``collected`` ``[n_ctas, 5, 2]`` are the matrices in collector buffers a and b0 to b3: address or descriptor and type, -1 for none.
     """
 
     space: WordSpace
@@ -26,6 +27,7 @@ class TensorMemory:
     relinquished: Array
     least: Array
     admitted: Array
+    collected: Array
     waiting: list[Group] = attrs.field(factory=list)
 
     @classmethod
@@ -37,6 +39,7 @@ class TensorMemory:
             np.zeros(n_ctas, np.bool_),
             np.full(n_ctas, COLUMNS, np.int64),
             np.zeros(n_ctas, np.bool_),
+            np.full((n_ctas, 5, 2), -1, np.int64),
         )
 
     def cells(self) -> Array:
