@@ -12,7 +12,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
-from warpsim.machine.state.word_space import WordSpace
+from warpsim.machine.state.word_space import WordSpace, in_a_row
 from warpsim.machine.values import Affine, Array, Place
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 
@@ -83,9 +83,20 @@ class WrittenBits(WordSpace):
                 self.full[first + k] = True
             self._recount()
             return
+        if isinstance(place, int) and active is None and nbytes >= 4:
+            self._mark_run(slice(place >> 2, place + nbytes >> 2), in_a_row(columns.reshape(-1)))
+            return
         for view, index in self._places(place, columns, nbytes, active):
             view[index] = view.dtype.type(ALL & ((1 << 8 * view.dtype.itemsize) - 1))
             self._marked += index.size
+
+    def _mark_run(self, rows: slice, columns: Array | slice) -> None:
+        self.words[rows, columns] = ALL
+        if isinstance(columns, slice) and columns == slice(0, self.n_columns):
+            self.full[rows] = True
+            self._recount()
+        else:
+            self._marked += self.words[rows, columns].size
 
     def forget(self, first: int, nbytes: int, columns: Array) -> None:
         """Make ``nbytes`` from ``first`` (whole words) of these columns undefined again."""

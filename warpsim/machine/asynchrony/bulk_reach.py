@@ -428,7 +428,7 @@ class BulkReach:
         rows.reshape(len(parts), -1, space.n_columns)[:, :, columns] = parts
         notify = self.machine.hooks.memory_filled
         if notify is not None:
-            notify(self.machine, "shared", words.rows + first, 4, footprint.columns[:, None])
+            notify(self.machine, "shared", first, footprint.nbytes, footprint.columns)
         return True
 
     def scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: Choose | None) -> None:
