@@ -8,6 +8,7 @@ import numpy as np
 
 from warpsim.machine.plan import BoundBlock, FunctionPlan, KernelPlan
 from warpsim.machine.selection import Selection, Shape
+from warpsim.machine.state.group import Frame
 from warpsim.machine.values import Affine, Array
 from warpsim.program.program import Instruction
 
@@ -94,6 +95,8 @@ def _name(value: object) -> tuple[object, ...] | None:
 
 def _fields(value: object) -> list[str]:
     """The attributes to compare."""
+    if isinstance(value, Frame):
+        return ["shadows", "values"]  # whether these are stored yet does not count
     names: list[str] = [*getattr(value, "__dict__", ())] if not isinstance(value, type) else []
     for cls in type(value).__mro__:
         slots = cls.__dict__.get("__slots__", ())

@@ -141,7 +141,7 @@ def peek(group: Group, index: int) -> Array:
     """A register's value in every thread of a group, flat, in the machine's representation."""
     value = group.env[index]
     if value is None:
-        kept = group.frame.values[index]
+        kept = group.frame.stored(index)
         value = group.plan.zeros[index] if kept is None else group.selection.fetch(kept)
     return np.broadcast_to(as_array(value), group.selection.shape).reshape(-1)
 
@@ -160,7 +160,7 @@ def activation(machine: Machine, group: Group, frame: int) -> Group:
 
 def is_written(group: Group, index: int) -> bool:
     """Whether a register has been written."""
-    return group.env[index] is not None or group.frame.values[index] is not None
+    return group.env[index] is not None or group.frame.stored(index) is not None
 
 
 def of_type(values: Array, dtype: DType) -> Array:

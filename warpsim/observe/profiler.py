@@ -429,7 +429,7 @@ def _left_out(group: Group, instruction: Instruction) -> int:
     register, negated = instruction.guard
     value = group.env[register.index]
     if value is None:
-        kept = group.frame.values[register.index]
+        kept = group.frame.stored(register.index)
         value = group.plan.zeros[register.index] if kept is None else group.selection.fetch(kept)
     array = as_array(value).view(np.bool_)
     passed = int(np.count_nonzero(array)) * (group.selection.n // max(array.size, 1))

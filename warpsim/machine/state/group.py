@@ -52,26 +52,84 @@ class Known:
 
 
 class Frame:
-    """Registers of one activation depth of one function, for all threads of a batch. ``owned`` registers are exclusive.
+    """Registers of one activation depth of one function, for all threads of a batch. ``owned`` registers are exclusive. What threads
+    that part and meet again leave is stored when others ask for it, which is often never.
 
     ``shadows`` are register files beside it, by name: data that follows values wherever they go, unsigned or
     boolean, 0 in threads that have none. Watchers fill and read them; their meaning is unknown here.
     """
 
-    __slots__ = ("known", "owned", "shadows", "values")
+    __slots__ = ("_left", "_values", "known", "owned", "shadows")
 
     def __init__(self, values: list[Value | None]) -> None:
-        self.values = values
+        self._values = values
+        self._left: dict[Rect, dict[int, Value]] = {}
+        """What is not stored yet, by the threads that left it: no thread is in two of those that left the same register."""
         self.owned: set[int] = set()
         self.shadows: dict[str, dict[int, Array]] = {}
         self.known: dict[Rect, Known | None] = {}
         """What some threads have left here or read last, and no other group has changed since: in loops the same groups
         part and meet. None for threads that were a group once: many never are again."""
 
-    CACHES = frozenset({"known", "owned"})
-
     def __getstate__(self) -> tuple[None, dict[str, object]]:
-        return None, {"values": self.values, "owned": self.owned, "shadows": self.shadows, "known": {}}
+        return None, {"_values": self.values, "_left": {}, "owned": self.owned, "shadows": self.shadows, "known": {}}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def values(self) -> list[Value | None]:
+        """All registers."""
+        self._settle()
+        return self._values
+
+    def _settle(self) -> None:
+        for index in {index for left in self._left.values() for index in left}:
+            self.stored(index)
+        self._left.clear()
+
+    def stored(self, index: int) -> Value | None:
+        """One register."""
+        for selection, left in self._left.items():
+            if (value := left.pop(index, None)) is not None:
+                self._store(index, selection, value)
+        return self._values[index]
+
+    def holds(self, index: int) -> bool:
+        """Whether any thread has written a register."""
+        return self._values[index] is not None or any(index in left for left in self._left.values())
+
+    def store(self, selection: Selection, values: dict[int, Value], *, later: bool) -> None:
+        """Store registers of some threads, or keep them until somebody asks."""
+        whole = selection.n == selection.batch_shape.n
+        if whole:
+            self.owned.clear()
+        for other, left in self._left.items():
+            again = left.keys() & values.keys()
+            for index in again if whole or other is selection else ():
+                del left[index]
+            if again and not (whole or other is selection or other.disjoint(selection)):
+                for index in again:
+                    self.stored(index)
+        if later and type(selection) is Rect and not whole:
+            if len(self._left) >= KEPT and selection not in self._left:
+                self._settle()
+            self._left.setdefault(selection, {}).update(values)
+            return
+        for index, value in values.items():
+            if whole:
+                self._values[index] = value if type(value) is Affine or value.ndim == 4 else value.reshape(1, 1, 1, 1)
+            else:
+                self._store(index, selection, value)
+
+    def _store(self, index: int, selection: Selection, value: Value) -> None:
+        array, target = as_array(value), self._values[index]
+        if index not in self.owned:
+            target = self._values[index] = _private(target, selection.batch_shape.extents, array.dtype)
+            self.owned.add(index)
+        elif target.dtype != array.dtype and target.dtype.itemsize == array.dtype.itemsize:  # type: ignore[union-attr]
+            target = self._values[index] = target.view(array.dtype)  # type: ignore[union-attr]
+        selection.write(target, array)  # type: ignore[arg-type]
 
     def grouped(self, selection: Selection) -> None:
         """Threads have become a group: the second time, what they know is kept from then on."""
@@ -101,6 +159,15 @@ class Frame:
         self.owned.clear()
         copied.shadows = copy.deepcopy(self.shadows, memo)
         return copied
+
+
+def _private(old: Value | None, shape: tuple[int, ...], dtype: DType) -> Array:
+    if old is None:
+        return np.zeros(shape, dtype)
+    out = np.empty(shape, dtype)
+    array = as_array(old)
+    out[...] = array.view(dtype) if array.dtype.itemsize == dtype.itemsize else array
+    return out
 
 
 NONE: dict[str, Array] = {}
@@ -199,7 +266,7 @@ class Group:
             None  # accumulators as wgmma left them, and the registers that are its rows
         )
         self.turn: tuple[int, tuple[int, ...]] | None = None  # `order`, while it is runnable
-        self.env: list[Value | None] = [None] * len(self.frame.values)
+        self.env: list[Value | None] = [None] * len(self.frame)
         self.dirty: set[int] = set()
         self.shadows: dict[str, dict[int, Array]] = {}
         frame.grouped(selection)
@@ -270,7 +337,7 @@ class Group:
                 for name, part in known.shadows.get(index, NONE).items():
                     self.shadows.setdefault(name, {})[index] = part
             return kept
-        value = frame.values[index]
+        value = frame.stored(index)
         value = self.plan.zeros[index] if value is None else reduced(self.selection.fetch(value))
         self.env[index] = value
         for name, file in frame.shadows.items():
@@ -312,9 +379,6 @@ class Group:
     def flush(self, live: frozenset[int] | None = None) -> None:
         """Write changed registers (those in ``live``) to the batch."""
         frame, env = self.frame, self.env
-        whole = self.selection.n == self.selection.batch_shape.n
-        if whole:
-            frame.owned.clear()
         written = self.dirty if live is None else self.dirty & live
         if written:
             frame.changed(self.selection, written)
@@ -326,19 +390,7 @@ class Group:
         if known is not None:
             known.keep(values, self.shadows)
             known.stacked = self.stacked or known.stacked
-        for index, value in values.items():
-            if whole:
-                frame.values[index] = value if type(value) is Affine or value.ndim == 4 else value.reshape(1, 1, 1, 1)
-                continue
-            array = as_array(value)
-            target = frame.values[index]
-            if index not in frame.owned:
-                target = self._private(target, array.dtype)
-                frame.values[index] = target
-                frame.owned.add(index)
-            elif target.dtype != array.dtype and target.dtype.itemsize == array.dtype.itemsize:  # type: ignore[union-attr]
-                frame.values[index] = target = target.view(array.dtype)  # type: ignore[union-attr]
-            self.selection.write(target, array)  # type: ignore[arg-type]
+        frame.store(self.selection, values, later=known is not None)
         self.dirty.clear()
 
     def _flush_shadows(self, changed: AbstractSet[int], known: Known | None) -> None:
@@ -357,15 +409,6 @@ class Group:
                 if index not in kept:
                     kept[index] = np.zeros(self.selection.batch_shape.extents, file[index].dtype)
                 self.selection.write(kept[index], file[index])
-
-    def _private(self, old: Value | None, dtype: DType) -> Array:
-        shape = self.selection.batch_shape.extents
-        if old is None:
-            return np.zeros(shape, dtype)
-        out = np.empty(shape, dtype)
-        array = as_array(old)
-        out[...] = array.view(dtype) if array.dtype.itemsize == dtype.itemsize else array
-        return out
 
     # ---- shadows --------------------------------------------------------------------------
 

@@ -128,7 +128,7 @@ def values_of(machine: Machine, group: Group, sources: list[Source]) -> list[Val
 
 def _of_frame(group: Group, at: int, unwritten: DType | None) -> Value | None:
     """A register that the group has not loaded; where nothing ever was written, zeros of type ``unwritten``, or None."""
-    if group.frame.values[at] is not None:
+    if group.frame.holds(at):
         return group.fetch(at)
     return None if unwritten is None else np.zeros(1, unwritten)
 
