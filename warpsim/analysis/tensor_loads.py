@@ -63,13 +63,13 @@ def early_uses(function: Function, blocks: list[Block]) -> Iterator[tuple[Instru
         return
 
     start: State = frozenset()
-    told: set[int] = set()
+    reported: set[int] = set()
     for at, state in walk(blocks, start, functools.partial(_after, code), frozenset[tuple[int, int]].intersection):
         use = code[at]
         if not state or moved(use) is not None:
             continue
-        early = [(r, load) for r, load in sorted(state) if r in (*use.reads, *use.writes) and load not in told]
-        told.update(load for _, load in early)
+        early = [(r, load) for r, load in sorted(state) if r in (*use.reads, *use.writes) and load not in reported]
+        reported.update(load for _, load in early)
         for load, register in (
             {load: r for r, load in reversed(early)}.items() if early and not _waits(code[at:]) else ()
         ):

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.native.addresses import address_of
 from warpsim.native.regions.region import Region
 from warpsim.native.runtime.context import CONTEXT, OWN, SEEN
 from warpsim.native.runtime.scratch import Scratch
-from warpsim.numerics.arrays import Array
+from warpsim.numerics.arrays import Array, address_of
 from warpsim.records import define
 
 if TYPE_CHECKING:
