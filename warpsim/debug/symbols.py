@@ -243,7 +243,8 @@ _SPELLINGS = {
 
 
 def declared_parameters(function: Function, ptx: str) -> list[tuple[str, CType | None]]:
-    """The name and type of each parameter of a kernel; a type that is not C's own is None. Empty if the declaration cannot be
+    """The name and type of each parameter of a kernel, as its CUDA file declares them: line information tells where it begins, and
+    what the compiler makes of parameters has no names. A type that is not C's own is None. Empty if the declaration cannot be
     read, or does not have as many parameters."""
     place = function.code[0].source if function.entry and function.code else None
     if place is None:

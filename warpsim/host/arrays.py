@@ -176,8 +176,6 @@ def array_of(value: Any) -> Array:
         if hasattr(value, "__array_interface__"):
             return np.asarray(value)
         if hasattr(value, "__dlpack__"):
-            from warpsim.host.arrays import from_dlpack
-
             return from_dlpack(value)
         return np.asarray(memoryview(value))
     except Exception as error:  # whatever an object of the caller's raises
@@ -251,7 +249,7 @@ NARROW = {
     (14, 8): ml_dtypes.float8_e8m0fnu,
 }
 """By code and bits (dlpack.h, DLDataTypeCode)."""
-_CPU, _PINNED = 1, 3
+_PINNED = 3
 
 
 class _Tensor(ctypes.Structure):
@@ -298,7 +296,7 @@ def _narrow(value: Any) -> Array | None:
     get.argtypes, get.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
     tensor = ctypes.cast(get(capsule, b"dltensor"), ctypes.POINTER(_Tensor)).contents
     dtype = NARROW.get((tensor.code, tensor.bits))
-    if dtype is None or tensor.lanes != 1 or tensor.device not in (_CPU, _PINNED):
+    if dtype is None or tensor.lanes != 1 or tensor.device not in (CPU, _PINNED):
         return None
     itemsize = tensor.bits // 8
     shape = tensor.shape[: tensor.rank]

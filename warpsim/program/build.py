@@ -257,7 +257,12 @@ WITHOUT_PEER_BIT, OFFSET = 0xFEFFFFFF, 0xFFFF
 
 
 def paired(body: Body, target: str) -> Body:
-    """The code of a function for a target; that of one for pairs has its own meaning of clearing the peer bit."""
+    """The code of a function for a target; that of one for pairs of CTAs has its own meaning of clearing the peer bit.
+
+    On a GPU, a shared address holds the rank of its CTA in the cluster from bit 24 on, and a kernel that clears this bit (CUTLASS:
+    ``Sm100MmaPeerBitMask``) names the same place in the even CTA of the pair. Here addresses of a CTA's own shared memory hold no
+    rank, so that such an instruction does here what it is for.
+    """
     if int("".join(filter(str.isdigit, target)) or 0) < 100 or not any(map(_for_pairs, body.code)):
         return body
     code = tuple([attrs.evolve(i, form=_of_pairs(i.form)) if _clears(i) else i for i in body.code])

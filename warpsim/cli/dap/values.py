@@ -336,7 +336,8 @@ OPERANDS = "abcde"
 
 
 class Warp:
-    """Answers the request."""
+    """The request ``warp``, which is not the protocol's: all lanes of the warp in focus, and the matrices of its instruction, for
+    editors that draw them."""
 
     def __init__(self, places: Places) -> None:
         self.live = places.live

@@ -286,7 +286,8 @@ def _skipped(group: Group, slot: int, *, negated: bool) -> bool:
 
 
 def bind_allocation(plan: FunctionPlan, instruction: Instruction, execute: Step) -> Step:
-    """Put what waits for columns, or for the other CTA of a pair, before ``execute``."""
+    """Put what waits for columns of tensor memory, or for a warp of the other CTA of a pair, before ``execute``. As a CTA has all
+    columns to itself, it waits for its own warps only."""
     pair = "cta_group::2" in instruction.op.modifiers
     allocates = instruction.traits.allocation is Allocation.ALLOCATE
     columns = value_getter(plan, instruction.operands[1])

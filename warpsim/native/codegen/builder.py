@@ -305,7 +305,7 @@ class RegionBuilder:
 
 
 class Counters:
-    """Where each counter of a region is, from ``begin`` on, a pointer."""
+    """Counters of what a launch's profile has, in regions that are made for one: where each is, from ``begin`` on, a pointer."""
 
     begin: str
     whole: str

@@ -114,7 +114,8 @@ def possible() -> bool:
 
 def map_code(code: bytes, outside: Iterable[tuple[str, int]]) -> int | None:
     """The address at which code lies until the process ends; ``outside`` are the functions that it calls, and where their
-    addresses stand. None where the system forbids it, or lacks a function."""
+    addresses stand. Memory is written, then made executable, never both at once. None where the system forbids it, or lacks a
+    function."""
     text = bytearray(code)
     for name, at in outside:
         address = _address(name)

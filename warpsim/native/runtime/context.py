@@ -1,6 +1,7 @@
 """The calling convention of regions and library functions: one array of 64-bit words, `CONTEXT`, and a status.
 
-A region is a transaction: a status other than 0 ends it, and it is rolled back.
+A region is a transaction: a status other than 0 ends it, and it is rolled back. Library functions are written in LLVM IR, in
+``library.ll``.
 """
 
 from __future__ import annotations

@@ -122,7 +122,8 @@ def _serves(events: frozenset[str]) -> _Serves:
 
 
 class DeferredEngine:
-    """Stands for the engine that ``make`` returns (None: there is none) until it is worth its import."""
+    """Stands for the engine that ``make`` returns (None: there is none) until launches have taken so long that it is worth its
+    import."""
 
     def __init__(self, make: Callable[[], CompiledEngine | None], *, runs_steps: bool) -> None:
         self.runs_steps = runs_steps
