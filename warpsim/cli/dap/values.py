@@ -330,8 +330,6 @@ def _place(given: Body) -> tuple[str, int]:
     return space, int(address, 16) + int(given.get("offset") or 0)
 
 
-MOST = 4096
-"""Most elements of a matrix that is sent."""
 OPERANDS = "abcde"
 
 
