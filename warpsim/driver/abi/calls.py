@@ -237,7 +237,7 @@ def _converting(declared: Call) -> Callable[[tuple[int, ...]], int]:
         arguments: list[Any] = list(words)
         for index, read in readers:
             arguments[index] = read(words[index])
-        found = declared.function(*(arguments[index] for index in given))
+        found = declared.function(*[arguments[index] for index in given])
         if not stores:
             return found if isinstance(found, int) else 0
         for (index, put), value in zip(stores, found if len(stores) > 1 else [found], strict=True):

@@ -191,9 +191,10 @@ class Process:
 
     def context(self) -> Context:
         """The current context."""
-        require(self.stack, result=Result.INVALID_CONTEXT)
-        require(not self.stack[-1].ended, result=Result.CONTEXT_IS_DESTROYED)
-        return self.stack[-1]
+        stack = self.stack
+        require(stack, result=Result.INVALID_CONTEXT)
+        require(not stack[-1].ended, result=Result.CONTEXT_IS_DESTROYED)
+        return stack[-1]
 
     def retain(self, context: Context) -> int:
         """Retain a primary context; the first time, it begins anew. Returns its handle."""

@@ -69,7 +69,7 @@ def compiled_for(
     it counts the steps of a ``lane``."""
     if engine == "interpreter":
         return None
-    policy, serves = policy_of(engine), _serves(frozenset(e for w in watchers for e in w.events if e not in w.compiled))
+    policy, serves = policy_of(engine), _serves(tuple([(w.events, w.compiled) for w in watchers]))
     runs_steps = serves.runs_steps and state.schedule is None
 
     def make() -> CompiledEngine | None:
@@ -111,8 +111,9 @@ def _compiles(*, kept: bool) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _serves(events: frozenset[str]) -> _Serves:
-    """What may run compiled without losing these events."""
+def _serves(watched: tuple[tuple[tuple[str, ...], frozenset[str]], ...]) -> _Serves:
+    """What may run compiled without losing events, given each watcher's and those of them that compiled code handles."""
+    events = {e for taken, compiled in watched for e in taken if e not in compiled}
     return _Serves(
         runs_steps=not events & STEPS,
         collectives=not events & COLLECTIVES,
