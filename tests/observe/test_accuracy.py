@@ -337,6 +337,11 @@ WAYS = {
     @%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r9], [%rd1], 128, [%r10];
 W:  mbarrier.try_wait.parity.shared.b64 %p1, [%r10], 0; @!%p1 bra W;
     ld.shared.u32 %r11, [%r8]; st.global.u32 [%rd5], %r11;""",
+    "st.async": """mov.u32 %r10, bar; @%p2 mbarrier.init.shared.b64 [%r10], 1; @%p2 fence.mbarrier_init.release.cluster; bar.sync 0;
+    @%p2 mbarrier.arrive.expect_tx.shared.b64 _, [%r10], 128; bar.sync 0; mapa.shared::cluster.u32 %r11, %r8, 0; mapa.shared::cluster.u32 %r12, %r10, 0;
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r11], %r7, [%r12];
+W:  mbarrier.try_wait.parity.shared.b64 %p1, [%r10], 0; @!%p1 bra W;
+    ld.shared.u32 %r11, [%r8]; st.global.u32 [%rd5], %r11;""",
     "tensor memory": """tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [tile], 32; bar.sync 0; ld.shared.u32 %r10, [tile];
     tcgen05.st.sync.aligned.32x32b.x2.b32 [%r10], {%r7, %r7}; tcgen05.wait::st.sync.aligned;
     add.u32 %r10, %r10, 1; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r11}, [%r10]; tcgen05.wait::ld.sync.aligned;
@@ -549,3 +554,49 @@ def test_integers_begin_anew():
 
     assert at(result, 10).largest > 0
     assert not result.accuracy.ulps
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16"])
+def test_bulk_reductions(kind):
+    """Lanes 0 to 2 add 1/x, rounded, of all lanes to what is there, which is off, too: as fractions say."""
+    size, type, f = {"f32": (4, "f32", "%f"), "f64": (8, "f64", "%d"), "f16": (2, "b16", "%h")}[kind]
+    rounded = (
+        f"rcp.rn.{kind} {f}2, {f}1;"
+        if size > 2
+        else "cvt.f32.f16 %f1, %h1; rcp.rn.f32 %f1, %f1; cvt.rn.f16.f32 %h2, %f1;"
+    )
+    body = f"""ld.global.{type} {f}1, [%rd4]; {rounded} mad.lo.u32 %r2, %r1, {size}, 0; mov.u32 %r3, tile; add.u32 %r2, %r2, %r3;
+    st.shared.{type} [%r2], {f}2; st.global.{type} [%rd5], {f}2; fence.proxy.async; bar.sync 0; setp.lt.u32 %p1, %r1, 3;
+    @%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.add{".noftz" if size == 2 else ""}.{kind} [%rd2], [%r3], {32 * size};
+    @%p1 cp.async.bulk.commit_group; @%p1 cp.async.bulk.wait_group 0;"""
+    x = np.arange(3, 35).astype(kind.replace("f", "float"))
+    out, result = shadow(body, x, np.zeros_like(x), size)
+    (stored,) = [b for b in result.accuracy.stores if b.instruction.startswith("cp.reduce")]
+    worst = max(
+        abs(Fraction(float(got)) - Fraction(4, int(v))) / Fraction(float(got)) for got, v in zip(out, x, strict=True)
+    )
+
+    assert stored.largest == pytest.approx(float(worst), rel=1e-6, abs=0)
+
+
+def test_atomic_sums_of_vectors_in_some_lanes():
+    """1/x and 1/(x+1), rounded, added by the odd lanes to elements of two arrays that hold such."""
+    body = """ld.global.f32 %f1, [%rd4]; add.f32 %f2, %f1, 0f3F800000; rcp.rn.f32 %f1, %f1; rcp.rn.f32 %f2, %f2; and.b32 %r2, %r1, 1; setp.ne.u32 %p1, %r2, 0;
+    mad.wide.u32 %rd5, %r1, 8, %rd2; st.global.v2.f32 [%rd5], {%f1, %f2}; mad.wide.u32 %rd6, %r1, 8, %rd1; setp.lt.u32 %p2, %r1, 16; selp.b64 %rd6, %rd6, %rd5, %p2;
+    @%p1 atom.global.add.v2.f32 {%f3, %f4}, [%rd6], {%f1, %f2}; mov.f32 %f5, 0f00000000; mov.f32 %f6, 0f00000000;
+    @%p1 ld.global.v2.f32 {%f5, %f6}, [%rd6];
+    st.global.v2.f32 [%rd5], {%f5, %f6};"""
+    x = np.zeros(64, np.float32)
+    x[:32] = np.arange(3, 35)
+    given, out = x.copy(), np.zeros((32, 2), np.float32)
+    text = HEAD + PLACES.format(size=4) + body + "\n    ret;\n}\n"
+    result = warpsim.load(text)["k"](1, 32, (x, out), shadow="f64")
+    worst = Fraction(0)
+    for lane in range(1, 32, 2):
+        for k in (0, 1):
+            added = Fraction(1, lane + 3 + k)
+            exact = added + (Fraction(float(given[2 * lane + k])) if lane < 16 else added)
+            worst = max(worst, abs(exact - Fraction(float(out[lane, k]))) / Fraction(float(out[lane, k])))
+    (stored,) = [b for b in result.accuracy.stores if b.line == 14]
+
+    assert stored.largest == pytest.approx(float(worst), rel=1e-6)

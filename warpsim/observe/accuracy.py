@@ -34,11 +34,15 @@ from warpsim.numerics.arrays import F32, F64, WORKSPACE, Array, DType, halves
 from warpsim.observe import accuracy_matrices as matrices
 from warpsim.observe import accuracy_tensor as tensor
 from warpsim.observe.accuracy_memory import (
+    FIRST,
+    BulkSum,
     Region,
     ShadowMemory,
     Sum,
     accessed,
     bits_at,
+    bulk_sum,
+    global_of,
     in_order,
     shared_of,
     summed,
@@ -91,6 +95,7 @@ class Accuracy(Watcher):
         self._accesses: list[MemoryAccess] = []
         self._memory = ShadowMemory()
         self._expected: list[tensor.Expected] = []
+        self._bulk: BulkSum | None = None
         self._found: list[tuple[int, Sum]] = []
         self._sums: list[tuple[Group, Instruction, Sum]] = []
         self._exchanged: list[tuple[MemoryAccess, Region, str, list[Array]]] = []
@@ -537,11 +542,7 @@ class Accuracy(Watcher):
     def _add(self, machine: Machine, group: Group, access: MemoryAccess, p: Pending) -> None:
         """Keep the sums that lanes are about to make in memory."""
         self._accesses.append(access)
-        number, kind = len(self._accesses) - 1, p.rule.rounding.kind
-        if len(p.instruction.named["b"].parts) == 1:
-            number = 0  # one access for each allocation
-        elif access.active is not None and not access.active.all():
-            return
+        number, kind = self._element(group, access), p.rule.rounding.kind
         for k in range(p.rule.rounding.count):
             part = kind, k
             given = part_of(p.values[number], part), p.errors[number].get(part, NONE)
@@ -549,6 +550,16 @@ class Accuracy(Watcher):
             if made is not None:
                 self._sums.append((group, p.instruction, made))
                 self._found.append((number, made))
+
+    def _element(self, group: Group, access: MemoryAccess) -> int:
+        """Which element of the lanes' vectors an access is for: there is one for each element and allocation."""
+        shape = group.selection.shape
+        lane = 0 if access.active is None else int(np.broadcast_to(access.active, shape).argmax())
+        first = next(
+            a for a in self._accesses if a.active is None or np.broadcast_to(a.active, shape).reshape(-1)[lane]
+        )
+        place, begin = (np.broadcast_to(a.places, shape).reshape(-1)[lane] for a in (access, first))
+        return int(place - begin) // access.nbytes
 
     def _add_to(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         """What lanes find where they add."""
@@ -622,14 +633,23 @@ class Accuracy(Watcher):
         """What a product of tensor memory reads is there now; copies are kept until they have acted, so that `async_delivered` comes
         for each."""
         self._settle(machine)
-        if machine.launch.settings.async_effects != "at_wait":
+        self._bulk = None
+        if machine.launch.settings.async_effects != "at_wait" and machine.launch.schedule is None:
             self._expected = tensor.products(machine, transfer, self._memory)
+            self._bulk = bulk_sum(self._memory, machine, transfer)
 
     def async_delivered(
         self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which
     ) -> None:
         """Errors travel with what copies move; what they store to global memory is reported, and what products leave."""
         work = transfer.work
+        bulk, self._bulk = self._bulk, None
+        if bulk is not None:
+            bits, instruction = bulk.there(), transfer.place or group.instruction
+            got = bits.view(DTYPES[bulk.kind])
+            error = _finite((bulk.high - got.astype(np.float64)) + bulk.rest)
+            noted = self._note(group, instruction, [got], [None], got, error, None, bulk.kind, stored=True)
+            self._memory.write(global_of(bulk.allocation), bulk.kind, bulk.place, FIRST, bits, noted)
         expected, self._expected = self._expected, []
         for each in expected:
             got, place, columns = tensor.results(machine, each)
@@ -729,7 +749,8 @@ class Accuracy(Watcher):
             self.found.step(largest)
         if not largest:
             return None
-        birth.total += float(np.add.reduce(finite, axis=None, dtype=F64 if relative.size > 1 << 20 else None))
+        wide = largest > 1.0 or relative.size > 1 << 20
+        birth.total += float(np.add.reduce(finite, axis=None, dtype=F64 if wide else None))
         if largest > birth.largest:
             self._example(birth, instruction, values, errors, got, error, shape, top)
         return error

@@ -9,6 +9,7 @@ import numpy as np
 
 from warpsim.isa.exact import DTYPES, two_sum
 from warpsim.layout.boxes import Boxes
+from warpsim.machine.asynchrony.bulk_reach import BY_DATA_TYPE
 from warpsim.machine.hooks import MemoryAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.atomics import Runs
@@ -222,12 +223,16 @@ def _views(plane: Plane, region: Region, access: MemoryAccess, offset: int, size
 
 def bits_at(machine: Machine, access: MemoryAccess, place: Array, columns: Array, size: int) -> Array:
     """What is in memory now at addresses that lanes access."""
-    dtype = np.dtype(f"u{size}")
     if access.allocation is not None:
-        held: Array = access.allocation.elements(dtype)[(place - access.allocation.start) >> size.bit_length() - 1]
-        return held
+        return _elements(access.allocation, place, size)
     space = machine.batch.local if access.space == "local" else machine.batch.shared
-    return space.gather(place, columns, dtype)
+    return space.gather(place, columns, np.dtype(f"u{size}"))
+
+
+def _elements(allocation: Allocation, place: Array, size: int) -> Array:
+    """The bits of elements of an allocation."""
+    held: Array = allocation.elements(np.dtype(f"u{size}"))[(place - allocation.start) >> size.bit_length() - 1]
+    return held
 
 
 @frozen(eq=False)
@@ -271,16 +276,7 @@ def summed(
     order, starts = runs.order, runs.starts
     place, columns = place[runs.firsts], columns[runs.firsts]
     bits = bits_at(machine, access, place, columns, size)
-    begin = bits.view(DTYPES[kind]).astype(np.float64)
-    lost = memory.read(region, kind, place, columns, bits) if kind in memory.kinds(region) else np.zeros(len(place))
-    high, rest = value[order].astype(np.float64), error[order]
-    high[starts], rest[starts] = _sum(begin, lost, high[starts], rest[starts])
-    within = np.arange(len(high)) - np.repeat(starts, runs.counts)
-    step = 1
-    while step < runs.counts.max():
-        some = np.flatnonzero(within >= step)
-        high[some], rest[some] = _sum(high[some - step], rest[some - step], high[some], rest[some])
-        step *= 2
+    begin, lost, high, rest = _chained(memory, region, kind, runs, place, columns, bits, value, error)
     found = np.zeros(group.selection.n), np.zeros(group.selection.n)
     for array, first, sums in zip(found, (begin, lost), (high, rest), strict=True):
         before = np.roll(sums, 1)
@@ -288,6 +284,75 @@ def summed(
         array[chosen[order]] = before
     ends = starts + runs.counts - 1
     return Sum(access, region, part, place, columns, high[ends], rest[ends], found)
+
+
+def _chained(
+    memory: ShadowMemory,
+    region: Region,
+    kind: str,
+    runs: Runs,
+    place: Array,
+    columns: Array,
+    bits: Array,
+    value: Array,
+    error: Array,
+) -> tuple[Array, Array, Array, Array]:
+    """Cells that hold ``bits`` in f64 with their errors, and after each value that is added to them, one after the other."""
+    starts = runs.starts
+    begin = bits.view(DTYPES[kind]).astype(np.float64)
+    lost = memory.read(region, kind, place, columns, bits) if kind in memory.kinds(region) else np.zeros(len(place))
+    high, rest = value[runs.order].astype(np.float64), error[runs.order]
+    high[starts], rest[starts] = _sum(begin, lost, high[starts], rest[starts])
+    within = np.arange(len(high)) - np.repeat(starts, runs.counts)
+    step = 1
+    while step < runs.counts.max():
+        some = np.flatnonzero(within >= step)
+        high[some], rest[some] = _sum(high[some - step], rest[some - step], high[some], rest[some])
+        step *= 2
+    return begin, lost, high, rest
+
+
+@frozen(eq=False)
+class BulkSum:
+    """A sum that bulk copies make in cells of global memory: ``high`` and ``rest`` together, but for rounding."""
+
+    allocation: Allocation
+    kind: str
+    place: Array
+    high: Array
+    rest: Array
+
+    def there(self) -> Array:
+        """The bits of the cells now."""
+        return _elements(self.allocation, self.place, DTYPES[self.kind].itemsize)
+
+
+def bulk_sum(memory: ShadowMemory, machine: Machine, transfer: Transfer) -> BulkSum | None:
+    """What becomes of elements of global memory to which copies that start now add floats; None for anything else."""
+    work, shared = transfer.work, shared_of(machine)
+    if not isinstance(work, RunStore | BoxStore) or work.reduction is None or transfer.place is None:
+        return None
+    type = work.type if isinstance(work, RunStore) else BY_DATA_TYPE[work.boxes.fields.data_type]
+    if type is None or type.name not in DTYPES or "add" not in transfer.place.text.split("."):
+        return None
+    kind, size, own = type.name, DTYPES[type.name].itemsize, work.source
+    if isinstance(work, RunStore):
+        steps = np.arange(0, own.nbytes, size)
+        place, start = ((a[:, None] + steps).reshape(-1) for a in (work.address, own.start))
+        columns = np.repeat(own.columns, len(steps))
+    else:
+        place, start, columns, _ = _of_boxes(work.boxes, np.arange(len(own.start)), own.start, own.columns)
+    allocation = machine.launch.memory.find(int(place.min()), int(place.max()) + size) if len(place) else None
+    if allocation is None:
+        return None
+    region, bits = global_of(allocation), machine.batch.shared.gather(start, columns, np.dtype(f"u{size}"))
+    error = memory.read(shared, kind, start, columns, bits) if kind in memory.kinds(shared) else np.zeros(len(bits))
+    runs = Runs(place)
+    cells, value = place[runs.firsts], bits.view(DTYPES[kind])
+    before = _elements(allocation, cells, size)
+    _, _, high, rest = _chained(memory, region, kind, runs, cells, FIRST, before, value, error)
+    ends = runs.starts + runs.counts - 1
+    return BulkSum(allocation, kind, cells, high[ends], rest[ends])
 
 
 def _sum(a: Array, lost: Array, b: Array, more: Array) -> tuple[Array, Array]:

@@ -222,7 +222,7 @@ def picture(points: list[float]) -> str:
     )
     marks = "".join(
         f'<line x1="40" x2="{width + 40}" y1="{k * up + 4}" y2="{k * up + 4}" stroke="var(--line)"/>'
-        f'<text x="34" y="{k * up + 8}" font-size="10" text-anchor="end" fill="var(--dim)">1e-{k}</text>'
+        f'<text x="34" y="{k * up + 8}" font-size="10" text-anchor="end" fill="var(--dim)">{f"1e-{k}" if k else 1}</text>'
         for k in range(0, 17, 4)
     )  # fmt: skip
     return f'<div class=scroll><svg viewBox="0 0 {width + 50} {height + 10}" role="img" aria-label="relative error over steps">{marks}{dots}</svg></div>'
