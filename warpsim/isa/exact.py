@@ -144,6 +144,11 @@ def _of_fragments(words: list[str]) -> Rounding | None:
     return Rounding("multiply", factors[0], to) if to in DTYPES and others[-1:] == [to] else None
 
 
+def adds(text: str) -> bool:
+    """Whether a reduction, as written, makes sums."""
+    return "add" in text.split(".")
+
+
 def _atomic(words: list[str]) -> Rounding | None:
     """Sums of floats, and exchanges of bits."""
     if "add" in words:

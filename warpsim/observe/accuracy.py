@@ -555,10 +555,7 @@ class Accuracy(Watcher):
         """Which element of the lanes' vectors an access is for: there is one for each element and allocation."""
         shape = group.selection.shape
         lane = 0 if access.active is None else int(np.broadcast_to(access.active, shape).argmax())
-        first = next(
-            a for a in self._accesses if a.active is None or np.broadcast_to(a.active, shape).reshape(-1)[lane]
-        )
-        place, begin = (np.broadcast_to(a.places, shape).reshape(-1)[lane] for a in (access, first))
+        place, begin = (np.broadcast_to(a.places, shape).reshape(-1)[lane] for a in (access, self._accesses[0]))
         return int(place - begin) // access.nbytes
 
     def _add_to(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
@@ -727,8 +724,9 @@ class Accuracy(Watcher):
         small: DType = F64 if kind == "f64" or got.dtype.itemsize > 4 else F32
         size = WORKSPACE.take(SIZES[small], got.shape, small)
         np.abs(got, out=size, casting="unsafe")
-        if not size.item(size.argmin()) >= LEAST_NORMAL[kind]:
+        if not size.item(size.argmin()) >= SMALL[kind]:
             np.maximum(size, LEAST_NORMAL[kind], out=size)
+            small = F64  # f32 has no such errors
         shape = size.shape if error.shape == size.shape else np.broadcast_shapes(error.shape, size.shape)
         relative = WORKSPACE.take(RELATIVE[small], shape, small)
         np.divide(error, size, out=relative, dtype=small, casting="unsafe")
@@ -738,7 +736,7 @@ class Accuracy(Watcher):
         top = int(relative.argmax())
         largest, finite = relative.item(top), relative
         if not largest < math.inf:
-            if stored or error.shape != relative.shape:
+            if error.shape != relative.shape:
                 error = np.broadcast_to(error, relative.shape).copy()
             _mend(got, error, relative, shadows, LEAST_NORMAL[kind])
             top = int(relative.argmax())
@@ -796,6 +794,8 @@ SIZES = {F32: "sizes of f32", F64: "sizes of f64"}
 RELATIVE = {F32: "relative errors of f32", F64: "relative errors of f64"}
 RULE = "accuracy"
 """In the set of checks: make a note at each instruction at which something happened to the shadows."""
+SMALL = {"f16": 2.0**-14, "bf16": 2.0**-100, "f32": 2.0**-100, "f64": 2.0**-1022}
+"""Values of which errors may be too small for an f32, or which are below the least normal one."""
 LEAST_NORMAL = {kind: math.ldexp(1.0, LEAST[kind] + PRECISION[kind] - 1) for kind in DTYPES}
 
 

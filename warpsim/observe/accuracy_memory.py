@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
-from warpsim.isa.exact import DTYPES, two_sum
+from warpsim.isa.exact import DTYPES, adds, two_sum
 from warpsim.layout.boxes import Boxes
 from warpsim.machine.asynchrony.bulk_reach import BY_DATA_TYPE
 from warpsim.machine.hooks import MemoryAccess
@@ -333,7 +333,7 @@ def bulk_sum(memory: ShadowMemory, machine: Machine, transfer: Transfer) -> Bulk
     if not isinstance(work, RunStore | BoxStore) or work.reduction is None or transfer.place is None:
         return None
     type = work.type if isinstance(work, RunStore) else BY_DATA_TYPE[work.boxes.fields.data_type]
-    if type is None or type.name not in DTYPES or "add" not in transfer.place.text.split("."):
+    if type is None or type.name not in DTYPES or not adds(transfer.place.text):
         return None
     kind, size, own = type.name, DTYPES[type.name].itemsize, work.source
     if isinstance(work, RunStore):

@@ -134,7 +134,7 @@ def _copied(rule: Rule, instruction: Instruction, step: Step) -> Step | None:
     if rule.rounding.does != "move" or len(rule.data) != 1 or len(outputs) != 1 or outputs[0].register is None:
         return None
     register = rule.data[0].register
-    if register is None or rule.data[0].type.bits != outputs[0].type.bits:
+    if register is None:
         return None
     source, target = register.index, outputs[0].registers[0]
 
