@@ -206,7 +206,6 @@ def test_what_its_thread_replaces(body):
         OTHERS + STORE + "st.global.u32 [%x1], %t;\n",
         OTHERS + STORE + "bar.sync 0; ld.global.u32 %r5, [%x1]; bar.sync 0;\n" + AGAIN,
         STORE + "bar.sync 0;\n" + BULK + AGAIN,
-        "L: mov.u32 %r5, 1;\n" + STORE + AGAIN + "bra L;\n",
         COUNTED + AGAIN + STORE + "@%p1 bra L;\n",
         STORE + "trap;\n" + AGAIN,
         STORE + "W: bra W;\n" + AGAIN,
@@ -219,6 +218,17 @@ def test_what_others_may_see(body):
     found, marks = lines(f"{LOAD}\n{body}")
 
     assert marks[0] in found
+
+
+def test_what_is_replaced_in_a_loop_without_end():
+    """Nobody can say that each store is replaced."""
+    example = faulty.Example.of(f"{LOAD}\nL: mov.u32 %r5, 1;\n{STORE}{AGAIN}bra L;\n", "checks=default")
+    kernel, grid, block, args, _ = faulty.launch_of(example)
+
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        kernel(grid, block, args, on_finding="collect", max_instructions=300)
+
+    assert {f.rule for f in caught.value.findings if f.severity == "error"} == {"limit", "uninitialised"}
 
 
 def test_a_value_replaced_by_what_it_decides():
