@@ -12,6 +12,7 @@ import contextlib
 import os
 import stat
 import sys
+import threading
 import time
 import warnings
 from functools import lru_cache
@@ -112,11 +113,9 @@ def write(path: Path, data: bytes) -> None:
     Raises:
         OSError: it cannot be written; nothing is left of it.
     """
-    import tempfile  # takes its time
-
-    handle, part = tempfile.mkstemp(prefix=PART, dir=path.parent)
+    part = path.with_name(f"{PART}{os.getpid()}-{threading.get_ident()}-{time.time_ns()}")
     try:
-        with open(handle, "wb") as file:
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(data)
         os.replace(part, path)
     except BaseException:

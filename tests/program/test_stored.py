@@ -42,7 +42,8 @@ TEXT = """.version 8.6
 WRONG = TEXT.replace("%r1, %tid.x", "%rd1, %tid.x")
 DOUBTFUL = TEXT.replace("mov.u32 %r1, %tid.x;", "")
 FOR_PAIRS = TEXT.replace(
-    "ret;", "and.b32 %r2, %r1, 0xFEFFFFFF;\n\ttcgen05.commit.cta_group::2.mbarrier::arrive::one.b64 [%rd2];\n\tret;"
+    "ret;",
+    "and.b32 %r3, %r1, 7;\n\tand.b32 %r2, %r1, 0xFEFFFFFF;\n\ttcgen05.commit.cta_group::2.mbarrier::arrive::one.b64 [%rd2];\n\tret;",
 )
 
 
@@ -199,13 +200,12 @@ def test_version_follows_the_files(tmp_path, monkeypatch):
     for part in stored._PARTS:
         (tmp_path / part).mkdir(exist_ok=True)
     monkeypatch.setattr(warpsim.isa, "__file__", str(tmp_path / "isa" / "__init__.py"))
+    file = tmp_path / "isa" / "logic.py"
     found = [stored._version.__wrapped__()]
-    (tmp_path / "isa" / "logic.py").write_text("one")
-    found.append(stored._version.__wrapped__())
-    (tmp_path / "isa" / "logic.py").write_text("three")
-    found.append(stored._version.__wrapped__())
-    os.utime(tmp_path / "isa" / "logic.py", ns=(1, 1))
-    found.append(stored._version.__wrapped__())
+    for content, time in (("one", 1), ("three", 1), ("eight", 2)):
+        file.write_text(content)
+        os.utime(file, ns=(time, time))
+        found.append(stored._version.__wrapped__())
 
     assert len(set(found)) == 4
 

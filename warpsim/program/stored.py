@@ -125,7 +125,7 @@ def _later() -> NoReturn:
 
 
 class _Unkept(Exception):
-    """A form is none of an opcode's own, or an op or traits are not those that follow from it."""
+    """A program has a form that is none of a declaration."""
 
 
 def _dumped(made: object) -> bytes:
@@ -178,18 +178,15 @@ class _Writer(pickle.Pickler):
         """Note how the form, op and traits of an instruction are made.
 
         Raises:
-            _Unkept: these would be others.
+            _Unkept: the form is none of a declaration.
         """
         form, op, traits = instruction.form, instruction.op, instruction.traits
-        if id(op) in self.kinds:
+        if id(op) in self.kinds and id(form) in self.kinds:
             return
         root = op.text.partition(".")[0]
         if form not in REGISTRY[root]:
             raise _Unkept
         kind = root, REGISTRY[root].index(form), op.text, op.modifiers, tuple(op.given.items())
-        made = _triple(kind)
-        if vars(made[1]) != vars(op) or made[2] != traits:
-            raise _Unkept
         self.kinds |= {id(each): kind for each in (form, op, traits)}
 
 
