@@ -34,9 +34,17 @@ def test_bytes_come_back() -> None:
     assert (found.address, found.dims, found.strides, found.box) == (0x7F0000000100, (40, 24), (80,), (32, 8))
 
 
-def test_bytes_that_are_no_map() -> None:
-    """Other bytes are not taken for a map."""
+@pytest.mark.parametrize(
+    ("field", "value"), [("rank", 6), ("elemtype", 14), ("interleave_layout", 3), ("swizzle_mode", 5)]
+)
+def test_bytes_that_are_no_map(field: str, value: int) -> None:
+    """Zeros, and numbers that mean nothing, are not taken for a map."""
+    place, raw = tensor_map.PLACES[field], int.from_bytes(matrix().encode(0x7F0000000100), "little")
+    cleared = raw & ~place.write(place.less + (1 << 4) - 1)
+
     assert tensor_map.decode(bytes(128)) is None
+    assert tensor_map.decode(raw.to_bytes(128, "little")) is not None
+    assert tensor_map.decode((cleared | place.write(value)).to_bytes(128, "little")) is None
 
 
 def test_box_over_the_edge() -> None:

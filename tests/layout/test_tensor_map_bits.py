@@ -3,13 +3,14 @@
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import warpsim
-from warpsim.layout.tensor_map import DATA_TYPES, SWIZZLES, Fields, decode, encode
+from warpsim.layout.tensor_map import DATA_TYPES, SWIZZLES, Fields, decode, encode, first_gpu, in_parts, problem
 
 RECORDED = json.loads(
     gzip.decompress((Path(__file__).parents[1] / "data" / "tensor_map_bits_h200.json.gz").read_bytes())
@@ -95,3 +96,32 @@ def test_maps_of_a_client(words, expected):
 
     assert (found.address, found.dims, found.strides, found.box, SWIZZLES[found.swizzle]) == expected
     assert (DATA_TYPES[found.data_type], found.element_strides) == ("FLOAT16", (1, 1, 1))
+
+
+@pytest.mark.parametrize(("name", "parts"), [("16U4_ALIGN8B", 64), ("16U6_ALIGN16B", 24)])
+def test_packed_elements_of_pixels(name, parts):
+    """A map of pixels of 128 packed elements comes back from its bits as one of the bytes or words that these fill."""
+    wide = {"global_dim": [128, 8, 8], "global_strides": [96, 768]}
+    corners = {"pixel_box_lower_corner": [0], "pixel_box_upper_corner": [0]}
+    made = warpsim.TensorMap.im2col(
+        0x7F00000000, data_type=name, **wide, **corners, channels_per_pixel=128, pixels_per_column=4
+    )
+    found = decode(bytes(made))
+
+    assert (found.channels, found.pixels, DATA_TYPES[found.data_type]) == (128, 4, name)
+    assert in_parts(found).channels == parts
+
+
+def test_any_bytes():
+    """Whatever lies where a map should be, it is no map, or one that is judged."""
+    rng = random.Random(5)
+    verdicts = set()
+    for _ in range(2000):
+        raw = bytearray(rng.randbytes(128) if rng.random() < 0.2 else 128)
+        for _ in range(rng.randrange(8)):
+            raw[rng.randrange(64)] = rng.randrange(256)
+        fields = decode(bytes(raw))
+        verdicts.add(fields and (problem(fields) or first_gpu(fields)))
+
+    assert None in verdicts
+    assert len(verdicts) > 10

@@ -243,7 +243,8 @@ def decode(raw: bytes) -> Fields | None:
         return PLACES[name].read(bits, order)
 
     rank, number, im2col = read("rank"), read("elemtype"), read("im2col")
-    if not bits or rank > 5 or number >= len(_STORED_TYPES):
+    mode, interleave = read("swizzle_mode"), read("interleave_layout")
+    if not bits or rank > 5 or number >= len(_STORED_TYPES) or mode > 4 or interleave >= len(INTERLEAVES):
         return None
     name, rounds = _STORED_TYPES[number], read("rounds")
 
@@ -254,8 +255,8 @@ def decode(raw: bytes) -> Fields | None:
     return Fields(
         data_type=DATA_TYPES.index("T" + name if rounds and name in ("FLOAT32", "FLOAT32_FTZ") else name),
         rank=rank,
-        interleave=read("interleave_layout"),
-        swizzle=_swizzle(read("swizzle_mode"), read("swizzle_atomicity") & 3),
+        interleave=interleave,
+        swizzle=_swizzle(mode, read("swizzle_atomicity") & 3),
         oob_fill=read("fill_mode"),
         address=read("global_address"),
         dims=tuple(read("global_dim", order) for order in range(rank)),
@@ -299,7 +300,7 @@ def in_parts(fields: Fields) -> Fields:
     return attrs.evolve(
         fields,
         dims=(parts(fields.dims[0]), *fields.dims[1:]),
-        box=(parts(fields.box[0]), *fields.box[1:]),
+        box=(*map(parts, fields.box[:1]), *fields.box[1:]),
         channels=parts(fields.channels),
     )
 
