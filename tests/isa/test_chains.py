@@ -1,6 +1,7 @@
 """Chains of instructions, folded and fused by the assembler, leave in every register what an H200 left.
 
-``chains_h200.npz`` is written by ``tools/recordings/chains.py``, which says how chains and operands are made."""
+``tools/recordings/chains.py`` says how chains and operands are made, and recorded; in ``exchanges_h200.npz`` are those of
+``exchanges.py``, in which threads exchange values."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ FEW = 8
 
 
 @pytest.mark.parametrize("part", [slice(FEW), pytest.param(slice(FEW, None), marks=pytest.mark.long)])
-def test_registers(part: slice) -> None:
+@pytest.mark.parametrize("recorded", ["chains_h200", "exchanges_h200"])
+def test_registers(recorded: str, part: slice) -> None:
     """All bits of all registers, in all threads."""
-    wrong = chains.differences(Path(__file__).parents[1] / "data" / "chains_h200.npz", part)
+    wrong = chains.differences(Path(__file__).parents[1] / "data" / f"{recorded}.npz", part)
 
     assert not wrong, "\n\n".join(wrong)

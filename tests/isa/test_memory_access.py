@@ -139,6 +139,25 @@ def test_packing_and_unpacking() -> None:
     assert [hex(x) for x in expected] == [hex(x) for x in out.tolist()]
 
 
+@pytest.mark.parametrize("layout", ["as compilers lay it out", "in one line"])
+def test_numbers_of_128_bits(layout: str) -> None:
+    """A number has 64 bits, which a register of 128 gets with zeros above them: the assembler's constants."""
+    lines = [
+        ".visible .entry k(",
+        ".param .u64 k_param_0",
+        ")",
+        "{",
+        ".reg .b64 %rd<4>;",
+        "ld.param.u64 %rd1, [k_param_0];",
+    ]
+    lines += ["mov.b128 {%rd2, %rd3}, -2147483649;", "st.global.v2.u64 [%rd1], {%rd2, %rd3};", "ret;", "}"]
+    head, out = [".version 8.3", ".target sm_90", ".address_size 64"], np.zeros(2, np.uint64)
+
+    warpsim.load("\n".join([*head, ("\n" if layout.startswith("as") else " ").join(lines)]))["k"]((1,), (1,), (out,))
+
+    assert [hex(x) for x in out] == ["0xffffffff7fffffff", "0x0"]
+
+
 @pytest.mark.parametrize("size", [4, 8, 16])
 @pytest.mark.parametrize("rest", ["", ", s", ", p", ", !p"])
 def test_asynchronous_copies(size: int, rest: str) -> None:

@@ -137,6 +137,11 @@ class Operand(NamedTuple):
     elements: tuple[Operand, ...] | None = None
     targets: tuple[int, ...] = ()
 
+    @staticmethod
+    def number(type: ScalarType, value: int) -> Operand:
+        """An immediate. Integers of PTX have 64 bits; the assembler extends them to ``.b128`` by zeros."""
+        return Operand(type, constant=value & ((1 << min(type.bits, 64)) - 1))
+
     @property
     def is_plain(self) -> bool:
         """Whether it is a register or an immediate."""

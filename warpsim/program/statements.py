@@ -53,7 +53,7 @@ class Statement:
         if o.register is not None:
             return place(o)
         if o.constant is not None:
-            return Operand(o.type, constant=self._number(o.constant) & ((1 << o.type.bits) - 1))
+            return Operand.number(o.type, self._number(o.constant))
         values = self.values
         base, coordinates, elements = o.base, o.coordinates, o.elements
         if base is not None:

@@ -252,7 +252,7 @@ class Values:
             raise unfit(node.span, f"a destination of {self.op.text} must be a register", 2)
         if among and (s.bits or isinstance(node, ast.Integer) or type.name not in ("f32", "f64")):
             held = node.bits if isinstance(node, ast.Float) else node.value
-            return Operand(type, constant=held & ((1 << type.bits) - 1))
+            return Operand.number(type, held)
         if isinstance(node, ast.Float):
             return self._of_float(type, node)
         own = self.typed.checked_as or type
@@ -262,7 +262,7 @@ class Values:
         if type.kind == "p":
             seen = node.value if self.traits.wide_predicates else node.value & 0xFFFFFFFF  # as the assembler does
             return Operand(type, constant=int(bool(seen)))
-        return Operand(type, constant=node.value & ((1 << type.bits) - 1))
+        return Operand.number(type, node.value)
 
     # ---- addresses as numbers ----------------------------------------------------------------
 
