@@ -245,18 +245,12 @@ def _simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return _gather(op, parts, c, width)
 
 
-def _added(op: Op) -> str | None:
-    """What the assembler takes for the number that dp4a.u32 adds to."""
-    return ".u32" if op.add and not op.dtype.signed else None
-
-
 for _name in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"):
     for _count in ("2", "4"):
         _of_pairs(
             _SIMD.replace("vop", _name + _count),
             anchor=f"simd-video-instructions-{_name}{_count}",
             types=_RULES,
-            checked_as={"c": _added} if _name + _count in ("vadd4", "vsub4") else {},
             classes=_CLASSES[_count],
         )(_simd)
 
