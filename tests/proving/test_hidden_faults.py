@@ -122,7 +122,7 @@ ORDERS = {
                                           + "setp.eq.u32 %p2, %t, 32; @%p2 st.shared.u32 [%s], 1; fin:", "block=64"),
     "a lane among others": ("races", "ld.shared.u32 %r7, [%s]; setp.eq.u32 %p2, %t, 5; @%p2 bra fin; bar.warp.sync 0xffffffdf; setp.eq.u32 %p3, %t, 31; "
                             "@%p3 st.shared.u32 [%s], 1; fin:", "block=32"),
-    "an atomic before another": ("races", "setp.eq.u32 %p1, %warp, 7; @!%p1 red.shared.add.u32 [%s], 1; setp.lt.u32 %p2, %warp, 6; @%p2 bra fin; bar.sync 1, 64; "
+    "an atomic before another": ("races", "setp.eq.u32 %p1, %warp, 7; @!%p1 red.shared.add.u32 [%s], 1; setp.eq.u32 %p2, %warp, 0; @%p2 bra fin; bar.sync 1, 224; "
                                  "@%p1 ld.shared.u32 %r7, [%s]; fin:", "block=256"),
     "arrivals before the beginning": ("races asynchrony", "@%first mbarrier.init.shared.b64 [%bar], 64;" + LATE + MEET, "block=64"),
     "the order of reductions": ("bounds", "@%first st.shared.v4.u32 [%s+64], {1, 1, 1, 1}; @%first st.shared.v4.u32 [%s+128], {65536, 65536, 65536, 65536}; "
