@@ -68,17 +68,12 @@ def _finish(op: Op, r: Lanes) -> Lanes:
     return saturate(r) if op.sat else r
 
 
+@_float(f"add{{.rnd}}.f64 d, a, b; {RND}", traits=contractible)
 @_float(f"add{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", traits=contractible)
-def add_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
+def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b."""
     a, b = _flushed(op, a, b)
     return _finish(op, floating.add(a, b, op.rnd or "rn"))
-
-
-@_float(f"add{{.rnd}}.f64 d, a, b; {RND}", traits=contractible)
-def add_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """d = a + b."""
-    return floating.add(a, b, op.rnd or "rn")
 
 
 @_float(f"sub{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", traits=contractible)
@@ -99,8 +94,9 @@ def sub_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return floating.add(a, np.where(np.isnan(b), b, -b), op.rnd or "rn")
 
 
+@_float(f"mul{{.rnd}}.f64 d, a, b; {RND}", traits=contractible)
 @_float(f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", traits=contractible)
-def mul_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
+def mul(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a * b."""
     a, b = _flushed(op, a, b)
     r = floating.mul(a, b, op.rnd or "rn")
@@ -109,26 +105,15 @@ def mul_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return saturate(r) if op.sat else r
 
 
-@_float(f"mul{{.rnd}}.f64 d, a, b; {RND}", traits=contractible)
-def mul_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """d = a * b."""
-    return floating.mul(a, b, op.rnd or "rn")
-
-
+@_float(f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}", traits=Traits(sorts=True))
 @_float(f"fma.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; mad.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; {RND}")
-def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+def fma(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """d = a * b + c, rounded once."""
     a, b, c = _flushed(op, a, b, c)
     r = floating.fma(a, b, c, op.rnd)
     if op.ftz:
         r = floating.flush_product(r, op.rnd, a, b, c)
     return saturate(r) if op.sat else r
-
-
-@_float(f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}", traits=Traits(sorts=True))
-def fma_f64(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """d = a * b + c, rounded once."""
-    return floating.fma(a, b, c, op.rnd)
 
 
 def fused_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -149,7 +134,7 @@ _pairs = functools.partial(
 def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """The same on two f32 in a 64-bit register."""
     root = op.text.split(".")[0]
-    bodies: dict[str, Body] = {"add": add_f32, "sub": sub_f32, "mul": mul_f32, "fma": fma_f32}
+    bodies: dict[str, Body] = {"add": add, "sub": sub_f32, "mul": mul, "fma": fma}
     operands = [a, b] if c is None else [a, b, c]
     single = Op(op.text, op.modifiers, {"rnd": op.rnd, "ftz": op.ftz, "sat": False})
     halves = []
@@ -167,18 +152,13 @@ def div_approx(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return approx.div_ftz(a, b) if op.ftz else approx.div(a, b)
 
 
+@_float(f"div.rnd.f64 d, a, b; {RND}")
 @_float(f"div.rnd{{.ftz}}.f32 d, a, b; {RND}")
-def div_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
+def div(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b, correctly rounded."""
     a, b = _flushed(op, a, b)
     r = floating.div(a, b, op.rnd)
     return floating.flush_quotient(r, op.rnd, a, b) if op.ftz else r
-
-
-@_float(f"div.rnd.f64 d, a, b; {RND}")
-def div_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """a / b, correctly rounded."""
-    return floating.div(a, b, op.rnd)
 
 
 @_float("rcp.approx{.ftz}.f32 d, a;", traits=reciprocal)
@@ -208,16 +188,11 @@ def sqrt_approx(op: Op, a: Lanes) -> Lanes:
     return approx.sqrt_ftz(a) if op.ftz else approx.sqrt(a)
 
 
+@_float(f"sqrt.rnd.f64 d, a; {RND}")
 @_float(f"sqrt.rnd{{.ftz}}.f32 d, a; {RND}")
-def sqrt_f32(op: Op, a: Lanes) -> Lanes:
+def sqrt(op: Op, a: Lanes) -> Lanes:
     """Square root, correctly rounded."""
     (a,) = _flushed(op, a)
-    return floating.sqrt(a, op.rnd)
-
-
-@_float(f"sqrt.rnd.f64 d, a; {RND}")
-def sqrt_f64(op: Op, a: Lanes) -> Lanes:
-    """Square root, correctly rounded."""
     return floating.sqrt(a, op.rnd)
 
 

@@ -132,6 +132,12 @@ def _local_volatile(op: Op) -> Gate | None:
     return (None, (9, 1)) if op.get("volatile") and space_of(op) == "local" else None
 
 
+def _ldu_illegal(op: Op) -> str | None:
+    if op.vec == "v8":
+        return "a vector has at most 4 elements"
+    return None if op.type.bits * vector_size(op) <= 128 else "a vector has at most 128 bits"
+
+
 def _loads(op: Op) -> Traits:
     return Traits(access=Access.LOAD, polls=_is_strong(op))
 
@@ -146,37 +152,12 @@ _options = functools.partial(
 )
 
 
-@_options(LOADS.replace("{.vec}", ".vec") + WIDE, needs=(100, (8, 8)), legal=_illegal_wide, traits=_loads)
-@_options(LOADS + NARROW, legal=_illegal, traits=_loads)
-def ld(op: Op, a: Address, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> Elements:
-    """d = the value at a; caches, hints and memory order change no value."""
-    count = vector_size(op)
-    values = memory.load(space_of(op), a, op.type, count)
-    return values if count > 1 else values[0]
-
-
 _READONLY = functools.partial(_access, relaxed=True, vectors={"d": vector_size}, gates=GATES, traits=_loads)
 
 
 @_READONLY("ld.proxy::readonly{.global}.vec.type d, [a];" + WIDE, needs=(100, (9, 4)), legal=_illegal_wide)
 @_READONLY("ld.proxy::readonly{.global}{.vec}.type d, [a];" + NARROW, needs=(90, (9, 4)), legal=_illegal)
-def ld_readonly(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
-    """d = the value at a, which nothing writes while the kernel runs."""
-    return ld(op, a, memory=memory)
-
-
 @_access("ld.mmio.relaxed.sys{.global}.type d, [a];" + NARROW, needs=(70, (8, 2)), relaxed=True, traits=_loads)
-def ld_mmio(op: Op, a: Address, *, memory: MemoryPort) -> Lanes:
-    """d = the value at a, never merged with other accesses."""
-    return memory.load(space_of(op), a, op.type, 1)[0]
-
-
-def _ldu_illegal(op: Op) -> str | None:
-    if op.vec == "v8":
-        return "a vector has at most 4 elements"
-    return None if op.type.bits * vector_size(op) <= 128 else "a vector has at most 128 bits"
-
-
 @_access(
     "ldu{.global}{.vec}.type d, [a];" + NARROW,
     needs=(20, (2, 0)),
@@ -185,20 +166,17 @@ def _ldu_illegal(op: Op) -> str | None:
     legal=_ldu_illegal,
     traits=Traits(access=Access.LOAD),
 )
-def ldu(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
-    """d = the value at a; the address is the same in all threads of the warp."""
+@_options(LOADS.replace("{.vec}", ".vec") + WIDE, needs=(100, (8, 8)), legal=_illegal_wide, traits=_loads)
+@_options(LOADS + NARROW, legal=_illegal, traits=_loads)
+def ld(op: Op, a: Address, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> Elements:
+    """d = the value at a; caches, hints and memory order change no value. With .mmio, accesses are never merged with others; with
+    .proxy::readonly, nothing writes there while the kernel runs; the address of ldu is the same in all threads of the warp."""
     count = vector_size(op)
     values = memory.load(space_of(op), a, op.type, count)
     return values if count > 1 else values[0]
 
 
 _STORES = Traits(access=Access.STORE)
-
-
-@_options(STORES + NARROW, legal=_illegal, traits=_STORES)
-def st(op: Op, a: Address, b: Elements, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> None:
-    """The value at a = b."""
-    memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
 
 
 @_options(
@@ -230,11 +208,6 @@ def st_wide(
 
 
 @_access("st.mmio.relaxed.sys{.global}.type [a], b;" + NARROW, needs=(70, (8, 2)), relaxed=True, traits=_STORES)
-def st_mmio(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
-    """The value at a = b, never merged with other accesses."""
-    memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
-
-
 @_access(
     """
     st.async{.mmio}.release.scope{.global}.type [a], b;
@@ -245,9 +218,11 @@ def st_mmio(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
     needs=(100, (8, 7)),
     traits=_STORES,
 )
-def st_async_release(op: Op, a: Address, b: Lanes, *, memory: MemoryPort) -> None:
-    """The value at a = b, at a moment that nothing tells: at once here."""
-    memory.store(space_of(op), a, op.type, (b,))
+@_options(STORES + NARROW, legal=_illegal, traits=_STORES)
+def st(op: Op, a: Address, b: Elements, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> None:
+    """The value at a = b. With .mmio, it is never merged with other accesses; with .async, it is stored at a moment that nothing
+    tells: at once here."""
+    memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
 
 
 # ---- hints: what follows changes no value -------------------------------------------------------

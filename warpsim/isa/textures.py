@@ -90,36 +90,24 @@ def _typed(found: tuple[tuple[Lanes, ...], Lanes], type: ScalarType) -> tuple[tu
 Found = tuple[tuple[Lanes, ...], Lanes]
 
 
+@_lookup("tex.grad", ", dx, dy")
+@_lookup("tex.level", ", lod")
 @_lookup("tex{.base}")
 def tex(
-    op: Op, a: Address, e: tuple[Lanes, ...] | None = None, f: Lanes | None = None, *, textures: TexturePort
-) -> Found:
-    """d = the texture at the coordinates. CUDA has no depth textures: on those it has, an H200 passes over f."""
-    return _typed(textures.sample(op.geom, a, offset=e, whole=_whole(op)), op.dtype)
-
-
-@_lookup("tex.level", ", lod")
-def tex_level(
-    op: Op, a: Address, lod: Lanes, e: tuple[Lanes, ...] | None = None, f: Lanes | None = None, *, textures: TexturePort
-) -> Found:
-    """d = the texture at the coordinates, at a level of detail."""
-    return _typed(textures.sample(op.geom, a, lod=lod, offset=e, whole=_whole(op)), op.dtype)
-
-
-@_lookup("tex.grad", ", dx, dy")
-def tex_grad(
     op: Op,
     a: Address,
-    dx: tuple[Lanes, ...],
-    dy: tuple[Lanes, ...],
+    lod: Lanes | None = None,
+    dx: tuple[Lanes, ...] | None = None,
+    dy: tuple[Lanes, ...] | None = None,
     e: tuple[Lanes, ...] | None = None,
     f: Lanes | None = None,
     *,
     textures: TexturePort,
 ) -> Found:
-    """d = the texture at the coordinates, at the level of detail that gradients ask for."""
-    found = textures.sample(op.geom, a, gradients=(dx, dy), offset=e, whole=_whole(op))
-    return _typed(found, op.dtype)
+    """d = the texture at the coordinates, at a level of detail, or at that for which gradients ask. CUDA has no depth textures: on
+    those it has, an H200 passes over f."""
+    gradients = None if dx is None or dy is None else (dx, dy)
+    return _typed(textures.sample(op.geom, a, lod, gradients, e, whole=_whole(op)), op.dtype)
 
 
 _gather = functools.partial(

@@ -26,7 +26,7 @@ from warpsim.program.names import SPECIALS
 
 Children = Callable[[], list[Body]]
 MOST = 4096
-"""Most children of a variable that are shown."""
+"""Most children of a variable, and elements of a matrix, that are shown."""
 
 
 class Values:
