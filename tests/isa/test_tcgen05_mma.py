@@ -618,6 +618,26 @@ def test_swizzled(kind, mode, span, atom, transposed):
             "ue4m3 are for blocks of 16",
         ),
         (
+            "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X [base], desc_a, desc_b, idesc, [base], [base], yes;",
+            {"idesc": encode("mxf4nvf4", 128, 32, "e2m1", "e2m1") | 1 << 31, "target": "sm_103a"},
+            "K = 96 goes with .block16",
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::f16 [base], [base], desc_b, idesc, yes;",
+            {"idesc": encode("f16", 128, 32, "f16", "f16", transpose_a=True)},
+            "A in tensor memory cannot be transposed",
+        ),
+        (
+            "add.u32 r2, base, 0x100000; tcgen05.mma.cta_group::1.kind::f16 [base], [r2], desc_b, idesc, yes;",
+            {"idesc": encode("f16", 64, 32, "f16", "f16")},
+            "A begins at lane 16, D at lane 0",
+        ),
+        (
+            "add.u32 r2, base, 0x100000; tcgen05.mma.sp.cta_group::1.kind::f16 [base], desc_a, desc_b, [r2], idesc, yes;",
+            {"idesc": encode("f16", 64, 32, "f16", "f16", sparse=True)},
+            "the metadata begins at lane 16, D at lane 0",
+        ),
+        (
             "tcgen05.mma.cta_group::1.kind::f16.collector::a::use [base], desc_a, desc_b, idesc, yes;",
             {},
             "collector buffer a does not hold",
