@@ -368,3 +368,53 @@ def test_columns_that_lanes_name_differently(alloc: str, dealloc: str, what: str
         warpsim.load(text)["k"]((1,), (32,), ())
 
     assert caught.value.findings[0].rule == "nonuniform-operand"
+
+
+ALLOCATE, DEALLOCATE = (
+    "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [s],",
+    "tcgen05.dealloc.cta_group::1.sync.aligned.b32 a,",
+)
+LOADED = "ld.shared.b32 a, [s];"
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (f"mov.b32 n, 48; {ALLOCATE} n;", "allocates 48 columns of tensor memory, which is no power of two"),
+        (f"{ALLOCATE} 64; {ALLOCATE} 128;", "allocates 128 columns of tensor memory, more than"),
+        (f"tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned; {ALLOCATE} 32;", "after its CTA has relinquished"),
+        (f"{ALLOCATE} 64; {LOADED} {DEALLOCATE} 32;", "frees 32 columns"),
+        (f"{ALLOCATE} 32; {LOADED} add.u32 a, a, 0x200000; {DEALLOCATE} 32;", "frees 32 columns of tensor memory at 0x200000"),
+        (f"{ALLOCATE} 32; {LOADED} {DEALLOCATE} 32; {DEALLOCATE} 32;", "which is no allocation"),
+        (f"{ALLOCATE} 32;", "exits with 32 columns"),
+        (f"{ALLOCATE} 32; {LOADED} add.u32 a, a, 0x200000; tcgen05.ld.sync.aligned.32x32b.x1.b32 {{n}}, [a];", "reaches lanes 0 to 31"),
+        (f"{ALLOCATE} 32; {LOADED} add.u32 a, a, 0x80000; tcgen05.ld.sync.aligned.16x64b.x1.b32 {{n}}, [a];", "from a multiple of 16"),
+        (f"{ALLOCATE} 32; {LOADED} add.u32 a, a, 31; tcgen05.ld.sync.aligned.32x32b.x2.b32 {{n, a}}, [a];", "columns 31 to 32"),
+        (f"{ALLOCATE} 32; {LOADED} add.u32 a, a, 0x80000; tcgen05.shift.cta_group::1.down [a];", "from lane 8, which is no multiple of 32"),
+        (f"{ALLOCATE} 32; {LOADED} tcgen05.cp.cta_group::1.128x128b [a], 0;", "bits 46 to 48 must be 1"),
+    ],
+)  # fmt: skip
+def test_findings(body: str, why: str) -> None:
+    """What allocation, access, shift and copy ask for in vain (PTX ISA, 9.7.16)."""
+    text = f""".version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry k() {{ .reg .b32 n, a; .shared .b32 s; {body} ret; }}"""
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        warpsim.load(text)["k"]((1,), (32,), ())
+
+    assert caught.value.findings[0].rule == "tcgen05"
+    assert why in caught.value.findings[0].message
+
+
+def test_a_peer_that_has_exited() -> None:
+    """Both CTAs of a pair stay until an operation of both is issued (PTX ISA, Issue Granularity)."""
+    text = """.version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry k() { .reg .b32 n; .reg .pred p; .shared .align 8 .b64 bar; mov.u32 n, %cluster_ctarank; setp.eq.u32 p, n, 1;
+    @p exit; mov.u32 n, 0;
+LOOP: add.u32 n, n, 1; setp.lt.u32 p, n, 1000; @p bra LOOP;
+    mbarrier.init.shared.b64 [bar], 1; tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [bar]; ret; }"""
+    with pytest.raises(warpsim.ExecutionError, match="whose peer CTA has exited"):
+        warpsim.load(text)["k"]((2,), (1,), (), cluster=(2,))
