@@ -287,14 +287,15 @@ class BulkReach:
         kernels that make their own have one per CTA.
         """
         rank = 2 if mode in (GATHER4, SCATTER4) else len(coordinates(map))
-        addresses, one, notify = self.address(map, lanes), self.alike(map), self.machine.hooks.map_used
+        one, notify = self.alike(map), self.machine.hooks.map_used
         if one is not None:
             fields = self._map(one, rank, mode)
             if fields is None:
                 return []
             if notify is not None:
-                notify(self.machine, self.group, addresses, lanes.columns, self.active)
+                notify(self.machine, self.group, np.full(len(lanes.index), one), lanes.columns, self.active)
             return [(fields, slice(None))]
+        addresses = self.address(map, lanes)
         places, where = np.unique(addresses, return_inverse=True)
         kind = np.full(len(places), -1)
         found: dict[tensor_map.Fields, int] = {}

@@ -134,8 +134,6 @@ class BulkCopies(BulkReach):
         """Copy a box to shared memory, and count its bytes at the mbarrier."""
         lanes = self.lanes()
         one = self.receivers_at(lanes, dst, bar) if mask is None else None
-        targets, bars = self.address(dst, lanes), self.address(bar, lanes)
-        masks = None if mask is None else self.flat(mask, lanes)
         columns = [self.flat(c, lanes) for c in coordinates(map)]
         parts = () if offsets is None else offsets if isinstance(offsets, tuple) else (offsets,)
         extra = [self.flat(o, lanes) for o in parts]
@@ -146,7 +144,9 @@ class BulkCopies(BulkReach):
             if one is not None and mine is lanes:
                 to = one
             else:
-                to = self.receivers(mine, targets[part], bars[part], None if masks is None else masks[part], cta_group)
+                targets, bars = (self.address(a, lanes)[part] for a in (dst, bar))
+                masks = None if mask is None else self.flat(mask, lanes)[part]
+                to = self.receivers(mine, targets, bars, masks, cta_group)
             if not (self.loads(fields) and self.placed(boxes) and self.fits(to, boxes)):
                 continue
             self._start(mine, BoxLoad(boxes, to), to, boxes.nbytes, extent=boxes.extent)
