@@ -83,3 +83,11 @@ def test_rows_that_ldmatrix_reads(first, use):
 
     second = "write" if first == "read" else "read"
     assert found == [(marks[second], severity, marks[first])]
+
+
+def test_rows_that_are_read_again():
+    """What is read behind a barrier is defined, though a race was for the same rows."""
+    again = READ.replace("// read\n", "\n") + "st.global.u32 [%at], %r3;\n"
+    found, marks = races(FIRST["read"].replace("USE", "") + "bar.sync 0;\n" + again, block="64")
+
+    assert found == [(marks["write"], "note", marks["read"])]

@@ -34,7 +34,7 @@ TILED = (mma.mma_float, mma.mma_f64, mma.mma_integer, mma.mma_bits)
 
 @frozen(eq=False)
 class Unfinished:
-    """Bytes of shared memory that a wgmma reads while they are written, by a copy or an instruction at ``place``."""
+    """Bytes of shared memory that a step reads while they are written, by a copy or an instruction at ``place``."""
 
     address: Array
     columns: Array
@@ -72,7 +72,7 @@ def without(written: WordSpace, unfinished: list[Unfinished]) -> Iterator[None]:
 
 
 def early(machine: Machine, group: Group, instruction: Instruction, part: Unfinished) -> Finding:
-    """The origin of what a wgmma computes from bytes that a copy still writes."""
+    """The origin of what a step computes or loads from bytes that a copy still writes."""
     message = f"shared address 0x{int(part.address[0]):x} is read while an unfinished copy writes it"
     found: Finding = attrs.evolve(
         party(machine.launch, machine.batch, group, message),

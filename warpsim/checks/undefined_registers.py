@@ -30,9 +30,9 @@ MEMORY = "loaded here from uninitialised memory"
 REGISTER = "register"
 """Key of the register's name in the values of an origin that is no load."""
 UNFINISHED = "unfinished"
-"""Key, in the values of an origin, of the rule by which a wgmma read too early or too late, its place, and the other party."""
-PRODUCT_ADVICE = {
-    "async-read-early": "wait for the copy (wait_group, or the phase of its mbarrier) before the product reads it",
+"""Key, in the values of an origin, of the rule by which something was read too early or too late, its place, and the other party."""
+READ_ADVICE = {
+    "async-read-early": "wait for the copy (wait_group, or the phase of its mbarrier) before it is read",
     "race": "",
     "async-smem-overwrite": "wait until the product has read its matrices (wgmma.wait_group) before writing there again",
 }
@@ -231,10 +231,10 @@ def origins(machine: Machine) -> Origins:
 
 
 def early_use(group: Group, origin: Finding, reaches: str) -> Use:
-    """The finding that a product read a matrix while it was written, where one of the two began."""
+    """The finding that memory was read while it was written, where one of the two began."""
     rule, place, other = cast("tuple[str, Instruction, Instruction | None]", origin.values[UNFINISHED])
     message = f"{origin.message}, and {reaches} at line {present(group).span.line}"
-    return rule, message, {"place": place, "other": other, "advice": PRODUCT_ADVICE[rule]}
+    return rule, message, {"place": place, "other": other, "advice": READ_ADVICE[rule]}
 
 
 def use_of(machine: Machine, group: Group, slot: int, use: str, advice: str = WRITE_FIRST) -> Use:
