@@ -91,3 +91,15 @@ def test_rows_that_are_read_again():
     found, marks = races(FIRST["read"].replace("USE", "") + "bar.sync 0;\n" + again, block="64")
 
     assert found == [(marks["write"], "note", marks["read"])]
+
+
+def test_each_race_by_itself():
+    """Of two races, the one whose rows reach a result is an error, the other a note."""
+    second = "add.u32 %r4, %r2, 512;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r5}, [%r4]; // other\n"
+    body = FIRST["read"].replace("USE", f"{second}st.shared.u32 [%own+2048], %r3; st.global.u32 [%at], %r5;")
+    body = body.replace("DONE:", "st.shared.u32 [%own+384], 7; // here\nDONE:")
+    found, marks = races(
+        body.replace(START, START.replace("[%own], %t;", "[%own], %t; st.shared.u32 [%own+512], %t;")), block="64"
+    )
+
+    assert set(found) == {(marks["write"], "note", marks["read"]), (marks["here"], "error", marks["other"])}
