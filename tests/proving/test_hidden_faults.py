@@ -144,6 +144,7 @@ ORDERS = {
                                      + "mbarrier.arrive.shared.b64 _, [%bar]; bra fin; second: setp.ne.u32 %p2, %t, 32; @%p2 bra waits; mbarrier.expect_tx.relaxed.cta.shared.b64 [%bar], 64; "
                                      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%a], 64, [%bar]; waits:"
                                      + WAIT.format("w", 0).replace("%r8", "%bar") + "ld.shared.u32 %r7, [%s]; fin:", "block=64"),
+    "an atomic before an own one": ("races", "setp.lt.u32 %p1, %t, 32; @%p1 red.global.add.u32 [%at+128], 1;" + LATE + "red.global.add.u32 [%at], 1; ld.global.u32 %r7, [%at];", "block=64"),
 }  # fmt: skip
 """Faults that some orders of threads show, and the usual one does not: texts as `docs.tools.faulty` has them."""
 

@@ -199,6 +199,11 @@ class Cells:
         if gone.any():
             self._aside.setdefault(kind, []).append((index[gone], epochs[gone]))
 
+    @property
+    def sets_aside(self) -> bool:
+        """Whether any accesses were set aside."""
+        return bool(self._aside)
+
     def has_aside(self, kind: str) -> bool:
         """Whether accesses of a kind were set aside."""
         return bool(self._aside.get(kind))

@@ -131,7 +131,7 @@ class Races:
                     self.reports.report_source(machine, group, int(np.broadcast_to(place, shape)[found][0]), found, use)
         write, nbytes, selection, base = access.writes, access.nbytes, group.selection, self.clocks.base
         if (
-            not self.clocks.role.level and type(access.at) is Affine and access.active is None
+            not self.clocks.role.level and type(access.at) is Affine and access.active is None and not cells.sets_aside
             and note_strided(cells, allocation, access.at, nbytes, selection, base, self.clocks.now, write=write)
         ):  # fmt: skip
             return
