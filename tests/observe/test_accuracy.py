@@ -651,13 +651,26 @@ def test_errors_of_guarded_and_of_subnormal_results():
     ]
     factor = Fraction(2) ** -126 + Fraction(2) ** -149
     exact = [factor / int(v) if v < 8 else factor for v in x]
-    lost = max(
+    lost = [
         abs(Fraction(float(o)) - e) / max(Fraction(float(o)), Fraction(2) ** -126)
         for o, e in zip(out, exact, strict=True)
-    )
+    ]
 
     assert at(result, 11).largest == pytest.approx(float(max(guarded)), rel=1e-6)
-    assert result.accuracy.stores[0].largest == pytest.approx(float(lost), rel=1e-6)
+    assert result.accuracy.stores[0].largest == pytest.approx(float(max(lost)), rel=1e-6)
+    assert result.accuracy.stores[0].typical == pytest.approx(float(sum(lost) / 32), rel=1e-6)
+
+
+def test_a_nan_among_others():
+    """It hides no error of theirs."""
+    x = np.full(32, 3, np.float32)
+    x[7] = np.nan
+    out, result = shadow(
+        "ld.global.f32 %f1, [%rd4];\nrcp.rn.f32 %f2, %f1; st.global.f32 [%rd5], %f2;", x, np.zeros_like(x)
+    )
+
+    wrong = abs(Fraction(float(out[0])) - Fraction(1, 3)) / Fraction(float(out[0]))
+    assert at(result, 11).largest == pytest.approx(float(wrong), rel=1e-6)
 
 
 def test_other_watchers_of_registers():

@@ -721,6 +721,11 @@ class Accuracy(Watcher):
         birth = known.births[stored] or self._birth(group, instruction, kind, stored=stored)
         if known.adds and not stored and len(values) > 1:
             birth.kinds["absorption"] += _absorbed(values, got)
+        if not error.item(0) and not error.any():
+            birth.lanes += max(got.size, error.size)
+            if not stored:
+                self.found.step(0.0)
+            return None
         small: DType = F64 if kind == "f64" or got.dtype.itemsize > 4 else F32
         size = WORKSPACE.take(SIZES[small], got.shape, small)
         np.abs(got, out=size, casting="unsafe")
