@@ -471,15 +471,18 @@ L:  st.global.f32 [%rd5], %f3;"""
     assert result.accuracy.stores[0].exact == 3 - out[0]
 
 
-def test_stores_of_many_lanes_to_one_address():
+@pytest.mark.parametrize("place", ["shared", "global"])
+def test_stores_of_many_lanes_to_one_address(place):
     """The last lane's error stays, as its value does."""
-    body = """ld.global.f32 %f1, [%rd4]; sqrt.rn.f32 %f2, %f1; mov.u32 %r2, tile; st.shared.f32 [%r2], %f2; bar.sync 0;
-    ld.shared.f32 %f3, [tile]; st.global.f32 [%rd2], %f3;"""
+    at_one = "[tile]" if place == "shared" else "[%rd1]"
+    body = f"""ld.global.f32 %f1, [%rd4]; sqrt.rn.f32 %f2, %f1; st.{place}.f32 {at_one}, %f2; bar.sync 0;
+    ld.{place}.f32 %f3, {at_one}; st.global.f32 [%rd2], %f3;"""
     x = np.arange(2, 34, dtype=np.float32)
     out, result = shadow(body, x, np.zeros(32, np.float32))
 
-    assert out[0] == np.sqrt(x[-1])
-    assert result.accuracy.stores[0].exact == pytest.approx(float(np.sqrt(33.0)), rel=1e-12)
+    assert out[0] == np.sqrt(np.float32(33))
+    (stored,) = [b for b in result.accuracy.stores if b.line == 11]
+    assert stored.exact == pytest.approx(float(np.sqrt(33.0)), rel=1e-12)
 
 
 def test_arrays_are_used_again_only_once_nobody_holds_them():

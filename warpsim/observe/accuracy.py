@@ -726,18 +726,7 @@ class Accuracy(Watcher):
             if not stored:
                 self.found.step(0.0)
             return None
-        small: DType = F64 if kind == "f64" or got.dtype.itemsize > 4 else F32
-        size = WORKSPACE.take(SIZES[small], got.shape, small)
-        np.abs(got, out=size, casting="unsafe")
-        if not size.item(size.argmin()) >= SMALL[kind]:
-            np.maximum(size, LEAST_NORMAL[kind], out=size)
-            small = F64  # f32 has no such errors
-        shape = size.shape if error.shape == size.shape else np.broadcast_shapes(error.shape, size.shape)
-        relative = WORKSPACE.take(RELATIVE[small], shape, small)
-        np.divide(error, size, out=relative, dtype=small, casting="unsafe")
-        np.abs(relative, out=relative)
-        if active is not None:
-            relative = np.where(active, relative, relative.dtype.type(0))
+        relative = _relative(got, error, kind, active)
         top = int(relative.argmax())
         largest, finite = relative.item(top), relative
         if not largest < math.inf:
@@ -755,7 +744,7 @@ class Accuracy(Watcher):
         wide = largest > 1.0 or relative.size > 1 << 20
         birth.total += float(np.add.reduce(finite, axis=None, dtype=F64 if wide else None))
         if largest > birth.largest:
-            self._example(birth, instruction, values, errors, got, error, shape, top)
+            self._example(birth, instruction, values, errors, got, error, relative.shape, top)
         return error
 
     def _example(
@@ -804,6 +793,21 @@ SMALL = {"f16": 2.0**-14, "bf16": 2.0**-100, "f32": 2.0**-100, "f64": 2.0**-1022
 LEAST_NORMAL = {kind: math.ldexp(1.0, LEAST[kind] + PRECISION[kind] - 1) for kind in DTYPES}
 
 
+def _relative(got: Array, error: Array, kind: str, active: Array | None) -> Array:
+    """Relative errors; those of inactive lanes are 0."""
+    small: DType = F64 if kind == "f64" or got.dtype.itemsize > 4 else F32
+    size = WORKSPACE.take(SIZES[small], got.shape, small)
+    np.abs(got, out=size, casting="unsafe")
+    if not size.item(size.argmin()) >= SMALL[kind]:
+        np.maximum(size, LEAST_NORMAL[kind], out=size)
+        small = F64  # f32 has no such errors
+    shape = size.shape if error.shape == size.shape else np.broadcast_shapes(error.shape, size.shape)
+    relative: Array = WORKSPACE.take(RELATIVE[small], shape, small)
+    np.divide(error, size, out=relative, dtype=small, casting="unsafe")
+    np.abs(relative, out=relative)
+    return relative if active is None else np.where(active, relative, relative.dtype.type(0))
+
+
 def _mend(got: Array, error: Array, relative: Array, shadows: Shadows | None, least: float) -> None:
     """Mend the errors and the relative errors, of one shape, of results among which some, or some shadows, are not finite."""
     wrong = np.flatnonzero(~(relative < math.inf))
@@ -818,7 +822,8 @@ def _mend(got: Array, error: Array, relative: Array, shadows: Shadows | None, le
     size = np.abs(lost / np.maximum(np.abs(values), least))
     size[np.isnan(size)] = 0.0
     size[~np.isfinite(values) & (lost != 0)] = math.inf
-    error.reshape(-1)[wrong], relative.reshape(-1)[wrong] = lost, size
+    np.put(error, wrong, lost)
+    np.put(relative, wrong, size)
 
 
 def _same(array: Array, of: Callable[[Array], Array]) -> Array:

@@ -104,7 +104,8 @@ class ShadowMemory:
         if plane is None and error is None:
             return
         views = _views(self._grown(region, kind, plane), region, access, offset, size)
-        if views is None:
+        one = bits is None or error is None or np.broadcast_shapes(bits.shape, error.shape) == access.places.shape
+        if views is None or not one:
             columns = FIRST if access.allocation is not None else access.columns
             self.write(region, kind, access.places + offset, columns, bits, error)
         elif error is None or bits is None:
