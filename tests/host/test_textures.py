@@ -123,6 +123,21 @@ def test_sampler() -> None:
     assert out.tolist() == [0.0, 0.5, 2.5, 6.5, 12.5, 20.5, 30.5, 42.5]
 
 
+def test_sampler_that_counts_elements() -> None:
+    """A sampler with force_unnormalized_coords takes coordinates in elements of a texture that has normalised ones (PTX ISA 5.3.2)."""
+    module = module_of(
+        "tex.1d.v4.f32.f32 {%d0, %d1, %d2, %d3}, [t, s, {%f}];",
+        variables=".global .texref t = {width = 8, height = 1, depth = 1, normalized_coords = 1};\n"
+        ".global .samplerref s = {filter_mode = nearest, force_unnormalized_coords = 1};",
+        option=", texmode_independent",
+    )
+    out = np.zeros(8, np.float32)
+    module.get_global("t").set(warpsim.Texture(squares(), normalized=True))
+    module["k"](1, 8, (out,))
+
+    assert out.tolist() == squares().tolist()
+
+
 @pytest.mark.parametrize(
     ("parameter", "given", "message"),
     [

@@ -16,10 +16,8 @@ D, AT = texture_lines.FLOATS, "[%t, {%f0,%f1}]"
 ODD = {
     f"tex.1d.v4.f32.f32 {D}, [%t, {{%f0}}], {{%r0,%r1}};", f"tex.2d.v4.f32.f32 {D}, {AT}, {{%r0,%r1,%r2,%r3}};", f"tex.2d.v4.f32.f32 {D}, {AT}, 1.0;",
     f"tex.grad.cube.v4.f32.f32 {D}, [%t, {{%f0,%f1,%f2,%f3}}], {{%f0,%f1}}, {{%f0,%f1}};", f"tex.2d.v4.f32.s32 {D}, [%t, %r0];",
-    f"tex.3d.v4.f32.s32 {D}, [%t, %r0];", f"tex.2d.v4.f32.s32 {D}, [%t, {{%f0,1.0}}];", *(f"istypep.{t} %p, %fd0;" for t in ("texref", "samplerref", "surfref")),
+    f"tex.3d.v4.f32.s32 {D}, [%t, %r0];",
     f"tex.2d.v2.f16x2.f32 {{_,%r5}}, {AT};", f"tex.2d.v4.f32.f32 {D}|_, {AT};", f"tex.2d.v4.f32.f32 {{%hx0,%hx1,%hx2,%hx3}}, {AT};",
-    f"tex.2d.v4.f32.s32 {D}, [%t, {{1,%f1}}];", f"tex.grad.1d.v4.f32.f32 {D}, [%t, {{%f0}}], %f0, %f0;",
-    f"tex.grad.2d.v4.f32.f32 {D}, {AT}, {{%i0,%i1}}, {{%i0,%i1}};",
 }  # fmt: skip
 """Of 577 operands, those that ptxas takes or refuses for no reason that the manual gives, or that other instructions share."""
 
