@@ -123,6 +123,14 @@ def test_sampler() -> None:
     assert out.tolist() == [0.0, 0.5, 2.5, 6.5, 12.5, 20.5, 30.5, 42.5]
 
 
+def test_height_of_a_row() -> None:
+    """An H200 answers 1 for the height of a texture of one dimension."""
+    out = np.zeros(8, np.float32)
+    module_of("txq.height.b32 %d0, [t];", ".param .texref t, ")["k"](1, 8, (warpsim.Texture(squares(), dims=1), out))
+
+    assert out.view(np.uint32).tolist() == [1] * 8
+
+
 def test_sampler_that_counts_elements() -> None:
     """A sampler with force_unnormalized_coords takes coordinates in elements of a texture that has normalised ones (PTX ISA 5.3.2)."""
     module = module_of(
