@@ -11,7 +11,8 @@ import pytest
 
 import warpsim
 from ptx_text import module_head
-from warpsim.host.arrays import NARROW, array_of
+from warpsim.host.arrays import array_of
+from warpsim.host.dlpack import NARROW
 
 HEAD = module_head()
 RAW = """.visible .entry k(.param .u64 out, .param .align 4 .b8 p[16], .param .b16 h, .param .b32 w, .param .f64 d, .param .u32 u) {

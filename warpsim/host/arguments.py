@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from warpsim.errors import LaunchError, shown
-from warpsim.host.arrays import DeviceArray, Mapping, bytes_of, extent, memory_at, plain, readable
+from warpsim.host.arrays import DeviceArray, Mapping, bytes_of, extent, plain, readable
 from warpsim.host.device import Device
+from warpsim.host.host_memory import memory_at
 from warpsim.host.tensor_map import TensorMap
 from warpsim.host.texture import HANDLES, Opaque, taken
 from warpsim.layout.textures import KINDS

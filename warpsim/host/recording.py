@@ -17,10 +17,11 @@ import numpy as np
 
 from warpsim.errors import LaunchError, WarpsimError
 from warpsim.host.arguments import Arguments, bytes_argument, pack_scalar, refused
-from warpsim.host.arrays import DeviceArray, Mapping, extent, memory_at, readable
+from warpsim.host.arrays import DeviceArray, Mapping, extent, readable
 from warpsim.host.cases import Case, checked
 from warpsim.host.device import Device
 from warpsim.host.files import named, reason
+from warpsim.host.host_memory import memory_at
 from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Dim, dims

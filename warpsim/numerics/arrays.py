@@ -1,12 +1,11 @@
-"""Halves of packed registers, small reductions with little call overhead, where arrays lie, functions that NumPy lacks, and
-large temporaries for reuse, because fresh ones cost page faults."""
+"""Halves of packed registers, small reductions with little call overhead, functions that NumPy lacks, and large
+temporaries for reuse, because fresh ones cost page faults."""
 
 from __future__ import annotations
 
 import functools
 import threading
 from collections.abc import Callable
-from ctypes import addressof, c_char
 from typing import Any, TypeAlias, TypeVar
 
 import ml_dtypes
@@ -116,12 +115,3 @@ def overridable(function: Function) -> Function:
 def lookup(table: Array, index: Array) -> Array:
     """``table[index]``: the element that each lane's index names."""
     return table[index]
-
-
-def address_of(array: Array) -> int:
-    """Where the elements of an array begin. What NumPy offers for that takes longer."""
-    try:
-        return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # it is only read, empty, or not in a row
-        found: int = array.ctypes.data
-        return found

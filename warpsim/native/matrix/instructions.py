@@ -18,13 +18,14 @@ from warpsim.isa import mma, mma_sp, wgmma, wmma
 from warpsim.isa.ports import DevicePort, Registers, ReportPort, constant_of
 from warpsim.isa.spec import Body
 from warpsim.layout.fragment import extent
+from warpsim.native.addresses import address_of
 from warpsim.native.compiling.compiler import compiled_function, kept_function
 from warpsim.native.compiling.images import Function, function_at
 from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.matrix.kernels import Plain, Warp, warp_kernel, warpgroup_kernel
 from warpsim.native.matrix.plans import mma_plan, plain_plan, sparse_plan, wgmma_product, wmma_plain_plan, wmma_plan
 from warpsim.native.tiering.cost import FIRST_SHARE, PRODUCT, QUEUED_SHARE, Account, Policy, share_of
-from warpsim.numerics.arrays import Array, DType, address_of
+from warpsim.numerics.arrays import Array, DType
 from warpsim.records import frozen
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.native.addresses import address_of
 from warpsim.native.regions.region import Region
 from warpsim.native.runtime.context import CONTEXT, OWN, SEEN
 from warpsim.native.runtime.scratch import Scratch
-from warpsim.numerics.arrays import Array, address_of
+from warpsim.numerics.arrays import Array
 from warpsim.records import define
 
 if TYPE_CHECKING:

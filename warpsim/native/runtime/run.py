@@ -15,6 +15,7 @@ from warpsim.machine.control import compact, fork
 from warpsim.machine.hooks import RegionAccesses
 from warpsim.machine.selection import Lanes, split
 from warpsim.machine.values import Affine, tracked
+from warpsim.native.addresses import address_of
 from warpsim.native.regions.options import Outcome
 from warpsim.native.regions.region import Region, live_at
 from warpsim.native.runtime.context import DIVERGED, INTERFERED, LOG_FULL, STOPPED, WRAPPED, CallWords
@@ -24,7 +25,7 @@ from warpsim.native.runtime.inputs import INTEGERS, describe
 from warpsim.native.runtime.lane_tables import WarpTables
 from warpsim.native.runtime.memory import MemoryViews, PrivateShared, copy_in, publish_stores
 from warpsim.native.runtime.scratch import Scratch
-from warpsim.numerics.arrays import Array, DType, address_of
+from warpsim.numerics.arrays import Array, DType
 from warpsim.records import define
 
 if TYPE_CHECKING:
