@@ -279,7 +279,6 @@ def test_another_source(read):
     assert "two.cu:9): mad.lo.u32 %r4, %r1, 2, 1002;" in found.text
 
 
-DEFAULT = ("a copy alone", 1), ("an asynchronous copy", 2)
 TAKEN = {
     "a load": ("ld.global.f32 %f1, [%rd10]; fma.rn.f32 %f3, %f1, %f2, 0f3F800000; st.global.f32 [%rd7], %f3;", 0),
     "an asynchronous copy": (
@@ -291,14 +290,8 @@ TAKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("way", "inputs"),
-    [
-        pytest.param(way, inputs, marks=[pytest.mark.long] * ((way, inputs) not in DEFAULT))
-        for way in TAKEN
-        for inputs in (1, 2)
-    ],
-)
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("way", TAKEN)
 def test_swapped_elements(way, inputs):
     """Where each kernel computes the same from another element, the line that takes it is named, not the use."""
     code, apart = TAKEN[way]

@@ -64,7 +64,7 @@ class MatrixFootprint:
         return found if access.active is None else found & access.active
 
     def spoiled(self, machine: Machine, access: SharedAccess, found: Array, what: str) -> bool:
-        """Make undefined what the wgmma computes from the bytes ``found`` to be written; False if that cannot be followed."""
+        """Make undefined what the wgmma computes from the bytes ``found`` to be written; False if that is all of it."""
         if not travels(machine.launch.settings.checks):
             return False
         place, columns = (np.broadcast_to(each, found.shape)[found] for each in (access.place, access.columns))

@@ -27,7 +27,7 @@ def issued(machine: Machine, group: Group) -> Group:
 
 def overwritten(machine: Machine, then: Group, threads: Array, part: Unfinished, origin: Finding) -> bool:
     """Make undefined what a wgmma in flight computes in ``threads`` (a mask of those `issued`) from bytes that others write.
-    False, with nothing done, if the threads write themselves or have called a function since."""
+    False, with nothing done, if that is all of it, or if the threads write themselves or have called a function since."""
     flow, written = transfer_of(then.plan, present(then)), machine.batch.shared.shadow
     assert isinstance(written, WrittenBits)
     for slot in {*flow.written, *flow.factors}:  # what they contribute is known
@@ -36,6 +36,8 @@ def overwritten(machine: Machine, then: Group, threads: Array, part: Unfinished,
         found = flow.accumulated(machine, then, written)
     shape, positions = then.selection.shape, then.selection.positions[threads]
     bits = {slot: np.broadcast_to(each, shape)[threads] for slot, each in found.items()}
+    if all(each.all() for each in bits.values()):
+        return False
     theirs = [(group, np.isin(group.selection.positions, positions)) for group in machine.batch.groups()]
     theirs = [(group, mine) for group, mine in theirs if mine.any()]
     if sum(np.count_nonzero(mine) for _, mine in theirs) < len(positions):
