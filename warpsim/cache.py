@@ -50,7 +50,7 @@ def read_object(key: str) -> bytes | None:
 
 def digest(*parts: object) -> str:
     """A name for what parts together decide."""
-    return sha256("\0".join(map(str, parts)).encode()).hexdigest()
+    return sha256("\0".join(map(str, parts)).encode(errors="surrogatepass")).hexdigest()
 
 
 def _head(key: str, body: bytes) -> bytes:

@@ -184,11 +184,11 @@ def test_other_content(folder, monkeypatch, content):
 
 
 def test_names(monkeypatch):
-    """A program is known by its text, its file, and the version of the package; there is none where others declare forms."""
-    names = [stored.name_of(TEXT, "<ptx>"), stored.name_of(TEXT, "a.ptx"), stored.name_of(WRONG, "<ptx>")]
+    """A program is known by its text, its file (of any name), and the version of the package; there is none where others declare forms."""
+    names = [stored.name_of(*of) for of in ((TEXT, "<ptx>"), (TEXT, "a.ptx"), (TEXT, "\udcff.ptx"), (WRONG, "<ptx>"))]
     monkeypatch.setattr(stored, "_version", lambda: "another")
     names.append(stored.name_of(TEXT, "<ptx>"))
-    assert len(set(names)) == 4
+    assert len(set(names)) == 5
     assert None not in names
 
     monkeypatch.setattr(REGISTRY, "revision", REGISTRY.revision + 1)
