@@ -106,6 +106,14 @@ def test_like_what_was_read(path):
     assert found.functions.keys() == read.functions.keys()
 
 
+def test_what_is_rare():
+    """A parameter that is a texture has another type than a variable; a selector, a minus, and an element left out belong to an op."""
+    rare = "vmad.s32.s32.s32 %r1, %r1.b1, -%r2.h1, %r1;\n\tst.global.v8.b32 [%rd2], {%r1, _, %r1, %r1, %r1, %r1, %r1, _};\n\tret;"
+    read, found = both(TEXT.replace("8.6", "8.8").replace("p)", "p, .param .texref q)").replace("ret;", rare))
+
+    assert facts(found) == facts(read)
+
+
 @pytest.mark.long
 def test_all_like_what_was_read():
     """The same of a quarter of the gallery and the cases."""

@@ -25,7 +25,7 @@ from warpsim.errors import Span
 from warpsim.isa.matching import traits_of
 from warpsim.isa.spec import REGISTRY, Form, Op
 from warpsim.isa.traits import Traits
-from warpsim.program.initial_values import OPAQUE
+from warpsim.program.initial_values import HANDLES, OPAQUE
 from warpsim.program.program import (
     Body,
     Function,
@@ -172,7 +172,7 @@ class _Writer(pickle.Pickler):
             return kind, _fields(kind)(made)
         if kind in _MAKERS:
             return _MAKERS[kind], (self.kinds[id(made)],)
-        return (_type, (made.name,)) if isinstance(made, ScalarType) else NotImplemented
+        return (_type, (made.name, made.kind)) if isinstance(made, ScalarType) else NotImplemented
 
     def _know(self, instruction: Instruction) -> None:
         """Note how the form, op and traits of an instruction are made.
@@ -232,8 +232,11 @@ def _traits(kind: Kind) -> Traits:
     return _triple(kind)[2]
 
 
-def _type(name: str) -> ScalarType:
-    return TYPES.get(name) or OPAQUE[name]
+def _type(name: str, kind: str) -> ScalarType:
+    return _TYPES[name, kind]
+
+
+_TYPES = {(type.name, type.kind): type for types in (TYPES, OPAQUE, HANDLES) for type in types.values()}
 
 
 _MAKERS: dict[type, Callable[[Kind], object]] = {Form: _form, Op: _op, Traits: _traits}
