@@ -47,3 +47,7 @@ from warpsim.isa import (  # noqa: F401
     wgmma,
     wmma,
 )
+from warpsim.isa.spec import REGISTRY
+
+DECLARED = REGISTRY.revision
+"""The revision of the registry that holds these declarations alone."""

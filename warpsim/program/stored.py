@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import attrs
 
-import warpsim.isa  # declares the instructions
+import warpsim.isa
 from warpsim.cache import digest, has_folder, read_object, write_object
 from warpsim.errors import Span
 from warpsim.isa.matching import traits_of
@@ -41,7 +41,6 @@ from warpsim.program.program import (
 from warpsim.ptx.ast import Section
 from warpsim.types import TYPES, ScalarType, StateSpace
 
-_DECLARED = REGISTRY.revision
 _PARTS = ("", "graph", "isa", "layout", "numerics", "program", "ptx")
 """The folders of the package whose files decide what is read."""
 
@@ -62,7 +61,7 @@ def _version() -> str | None:
 
 def name_of(text: str, file: str) -> str | None:
     """The name under which the program of a text is kept; None where none is: there is no folder, or others declare instructions."""
-    if not has_folder() or REGISTRY.revision != _DECLARED or (version := _version()) is None:
+    if not has_folder() or REGISTRY.revision != warpsim.isa.DECLARED or (version := _version()) is None:
         return None
     return digest("program", version, file, text)
 
