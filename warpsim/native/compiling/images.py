@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from warpsim.cache import read_object, write_object
+from warpsim.isa import DECLARED
+from warpsim.isa.spec import REGISTRY
 from warpsim.native.compiling.linking import Linked
 from warpsim.types import JsonObject
 from warpsim.version import VERSION
@@ -46,10 +48,14 @@ def find(key: str) -> tuple[JsonObject, dict[str, int]] | None:
     return None if begins is None else (facts, {name: begins + at for name, at in facts["functions"].items()})
 
 
-@lru_cache(maxsize=1)
 def made_by() -> str | None:
     """What decides the code that this process makes of a kernel: this package's files, NumPy, LLVM and the processor. None
-    where some of it is not known without LLVM."""
+    where some of it is not known without LLVM, or others declare instructions."""
+    return _made_by() if REGISTRY.revision == DECLARED else None
+
+
+@lru_cache(maxsize=1)
+def _made_by() -> str | None:
     processor, compiler = _processor(), _compiler()
     if processor is None or compiler is None or not possible():
         return None
