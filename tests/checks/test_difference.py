@@ -31,6 +31,7 @@ DO_NOT = {
     "a vote": "setp.gt.s32 %p1, %r4, 100; vote.sync.ballot.b32 %r5, %p1, -1; and.b32 %r5, %r5, 0; st.global.u32 [%at], %r5;\n",
     "shared memory": "st.shared.u32 [%own+2048], %r4; st.global.u32 [%at], %t;\n",
     "a loop": LOOP + "st.global.u32 [%at], %t;\n",
+    "a store that is replaced": "st.global.u32 [%at], %r4; st.global.u32 [%at], %t;\n",
 }
 
 
@@ -175,6 +176,28 @@ def test_what_cancels_beside_what_does_not():
     assert found == marks
 
 
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_each_use_of_an_early_load(effects):
+    """That its value cancels in one place says nothing of the next."""
+    body = f"cp.async.ca.shared.global [%own], [%bt], 4;\n{LOAD}\n{CANCELS} st.global.u32 [%at], %r5;\nst.global.u32 [%at+512], %r4;\n"
+    example = faulty.Example.of(body, f"checks=default effects={effects}")
+
+    assert [(f.rule, f.severity) for f in faulty.findings(example)] == [("async-read-early", "error")]
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_each_time_of_a_bulk_copy(effects):
+    """Nor that it cancels the first time that an instruction stores it."""
+    body = f"""ld.shared.u32 %r4, [%own+1024]; {CANCELS} mov.u32 %r6, 0;
+L: add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 2; st.shared.u32 [%own], %r5; mov.u32 %r5, %r4; fence.proxy.async; bar.sync 0;
+@%first cp.async.bulk.global.shared::cta.bulk_group [%a], [%s], 128; @%first cp.async.bulk.commit_group;
+@%first cp.async.bulk.wait_group 0; bar.sync 0; @%p1 bra L;
+"""
+    (found,) = faulty.findings(faulty.Example.of(body, f"checks=default effects={effects}"))
+
+    assert (found.rule, found.severity) == ("uninitialised", "error")
+
+
 STORE = "st.global.u32 [%at], %r4;  // here\n"
 AGAIN = "st.global.u32 [%at], %t;\n"
 OTHERS = "xor.b32 %r6, %t, 1; mul.wide.u32 %x1, %r6, 4; add.u64 %x1, %a, %x1;\n"
@@ -201,6 +224,7 @@ def test_what_its_thread_replaces(body):
     [
         STORE + "st.global.u16 [%at], 0;\n",
         STORE + "@%low st.global.u32 [%at], %t;\n",
+        STORE.replace("st.", "st.volatile.") + AGAIN.replace("st.", "st.volatile."),
         STORE + "ld.global.u32 %r5, [%at];\n" + AGAIN,
         STORE + "atom.global.exch.b32 %r5, [%at], %t;\n",
         OTHERS + STORE + "st.global.u32 [%x1], %t;\n",
@@ -213,8 +237,8 @@ def test_what_its_thread_replaces(body):
     ],
 )
 def test_what_others_may_see(body):
-    """It is one where another thread replaces it (the order of the two may be another), where anybody reads it, and where the launch
-    ends before."""
+    """It is one where another thread replaces it (the order of the two may be another), where anybody reads it (or may, of strong
+    accesses), and where the launch ends before."""
     found, marks = lines(f"{LOAD}\n{body}")
 
     assert marks[0] in found

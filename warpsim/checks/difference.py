@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 from attrs import field
 
-from warpsim.checks.undefined_registers import RULE, WRITE_FIRST, Use, travels, use_of, used_by
+from warpsim.checks.undefined_registers import WRITE_FIRST, Use, travels, use_of, used_by
 from warpsim.errors import Finding
 from warpsim.machine.hooks import Hooks
 from warpsim.machine.machine import Machine
@@ -115,10 +115,13 @@ def remember(machine: Machine, group: Group, again: Again | None, *, past: bool)
     launch.notes[DECIDED] = Decided(before, again)
 
 
-def _place(group: Group, values: dict[str, object]) -> Key:
+def _place(at: Instruction) -> Key:
+    return at.span.line, at.span.column
+
+
+def _found_at(group: Group, values: dict[str, object]) -> Key:
     """The place of a finding with these values."""
-    span = (cast("Instruction | None", values.get("place")) or present(group)).span
-    return span.line, span.column
+    return _place(cast("Instruction | None", values.get("place")) or present(group))
 
 
 def decide(machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str) -> None:
@@ -135,7 +138,7 @@ def note(machine: Machine, group: Group, lanes: Array, use: Use) -> None:
         _fault(machine, group, lanes, use)
         return
     rule, message, values = use
-    if (place := _place(group, values)) in decided.uses:
+    if (place := _found_at(group, values)) in decided.uses:
         return
     decided.uses[place] = made(machine.launch, machine.batch, group, rule, message, lanes, {**values})
     if machine.launch.settings.by_warp and decided.before is not None and not decided.judged:
@@ -170,20 +173,22 @@ def report_use(
     lanes = used_by(group, bits, active)
     if lanes is not None and not machine.muted:
         made = use_of(machine, group, slot, use, advice)
-        report(machine, group, lanes, made, slot, lambda: _held(group, slot, lanes), replaceable=replaceable)
+        at = present(group)
+        report(machine, group, lanes, made, at, slot, lambda: _held(group, slot, lanes), replaceable=replaceable)
 
 
 def report(
-    machine: Machine, group: Group, lanes: Array, use: Use, what: int | str, held: Callable[[], Held],
+    machine: Machine, group: Group, lanes: Array, use: Use, at: Instruction, what: int | str, held: Callable[[], Held],
     *, replaceable: bool = False,
 ) -> None:  # fmt: skip
-    """Report something undefined that matters here, unless what is ``held`` is the same whatever is undefined or, if it is
-    ``replaceable``, replaced before anybody sees it; ``what`` tells it from other such things in the same place."""
+    """Report something undefined that matters ``at`` an instruction (the finding may be where it was read too early), unless what is
+    ``held`` is the same whatever is undefined or, if it is ``replaceable``, replaced before anybody sees it; ``what`` tells it from
+    other such things in the same place."""
     decided = machine.launch.notes.get(DECIDED)
     if decided is None:
         _fault(machine, group, lanes, use)
         return
-    place = _place(group, use[2])
+    place = _place(at)
     key = (what, place)
     if decided.before is None:
         if key not in decided.reached:
@@ -191,7 +196,7 @@ def report(
         if decided.sought == key:
             raise Reached
     elif place not in decided.same:
-        known = any(found[:3] == (RULE, *place) for found in machine.launch.findings)
+        known = any(found[:3] == (use[0], *_found_at(group, use[2])) for found in machine.launch.findings)
         if not known and (
             (replaceable and place in _replaced(machine.launch, decided))
             or not _changes(machine.launch, decided, key, held())
@@ -253,9 +258,9 @@ def _alike(one: Held | None, other: Held) -> bool:
     return one is not None and np.array_equal(one[0], other[0]) and one[1].tobytes() == other[1].tobytes()
 
 
-def keep(machine: Machine, group: Group, address: Array, bits: Array, threads: Array) -> None:
-    """Note undefined bits (unsigned, one per address; 0 for none) of values that ``threads`` store in global memory."""
-    decided, place = machine.launch.notes.get(DECIDED), _place(group, {})
+def keep(machine: Machine, at: Instruction, address: Array, bits: Array, threads: Array) -> None:
+    """Note undefined bits (unsigned, one per address; 0 for none) of values that an instruction of ``threads`` stores in global memory."""
+    decided, place = machine.launch.notes.get(DECIDED), _place(at)
     if decided is None or place in decided.same:
         return
     each = np.ascontiguousarray(bits)[..., None].view(np.uint8)

@@ -280,7 +280,8 @@ class TransferFunction:
         where = False if self.warps else self._global_lanes(group, address)
         if where is not False:
             lanes = _both(where, active)
-            _report_value(machine, group, (value,), lanes, "the value of a store to global memory", replaceable=True)
+            weak = not self.instruction.traits.order.strong  # else others may see it without a race
+            _report_value(machine, group, (value,), lanes, "the value of a store to global memory", replaceable=weak)
             self._keep(machine, group, address, (value,), lanes)
         if where is None:
             return None
@@ -305,7 +306,8 @@ class TransferFunction:
                         bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{size}")), shape
                     )
                     some = ... if lanes is None else np.broadcast_to(lanes, shape)
-                    keep(machine, group, places[some] + k * size, read[some], np.broadcast_to(threads, shape)[some])
+                    by = np.broadcast_to(threads, shape)[some]
+                    keep(machine, self.instruction, places[some] + k * size, read[some], by)
 
     def _store_tensor(self, machine: Machine, group: Group, active: Array | None) -> Callable[[], None]:
         """What there is to do after a store to tensor memory, whose data are the last operand."""

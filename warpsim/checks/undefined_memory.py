@@ -323,7 +323,7 @@ ARGUMENT_ADVICE = "initialise what is printed, or given to malloc or free, on ev
 
 def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> None:
     """Report bytes never written in the sources that copies have read."""
-    work, bits = transfer.work, machine.batch.shared.shadow
+    work, bits, at = transfer.work, machine.batch.shared.shadow, transfer.place or present(group)
     assert isinstance(bits, WrittenBits)
     if CONTENTS in machine.launch.settings.checks:
         return
@@ -339,8 +339,6 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
             stored = np.where(work.kept[which], np.uint8(255), np.uint8(0)).view(U64)
             lacking = (written & stored == 0) & (stored != 0)
             written = written | ~stored
-        places = work.address[which][:, None] + address - start[:, None]
-        keep(machine, group, places, ~written, np.full(places.shape, -1))
     else:
         boxes = work.boxes
         address = boxes.shared(start)
@@ -351,20 +349,20 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
             parts, size = written.view(boxes.element), boxes.element.itemsize
             address = (address[..., None] + np.arange(0, boxes.dtype.itemsize, size)).reshape(parts.shape)
             lacking = np.repeat(lacking, boxes.dtype.itemsize // size, axis=1) & (parts != np.iinfo(parts.dtype).max)
-    rows = lacking.any(axis=1)
-    if not rows.any() or machine.muted:
-        return
-    lanes = np.isin(group.selection.positions, transfer.positions[which[rows]])
-    first, dtype = int(address[lacking].min()), U64 if isinstance(work, RunStore) else work.boxes.element
-    rule, message, values = _use_of(
-        machine, group, "shared", first, "stored to global memory by a bulk copy", COPY_ADVICE
-    )
+    if lacking.any() and not machine.muted:
+        lanes = np.isin(group.selection.positions, transfer.positions[which[lacking.any(axis=1)]])
+        first, dtype = int(address[lacking].min()), U64 if isinstance(work, RunStore) else work.boxes.element
+        use = "stored to global memory by a bulk copy"
+        rule, message, values = _use_of(machine, group, "shared", first, use, COPY_ADVICE)
 
-    def held() -> Held:
-        owners = np.broadcast_to(columns, lacking.shape)[lacking]
-        return in_order(owners << 32 | address[lacking], machine.batch.shared.gather(address[lacking], owners, dtype))
+        def held() -> Held:
+            owners, source = np.broadcast_to(columns, lacking.shape)[lacking], machine.batch.shared
+            return in_order(owners << 32 | address[lacking], source.gather(address[lacking], owners, dtype))
 
-    report(machine, group, lanes, (rule, message, {"place": transfer.place, **values}), "a bulk copy", held)
+        report(machine, group, lanes, (rule, message, {"place": at, **values}), at, "a bulk copy", held)
+    if isinstance(work, RunStore):
+        places = work.address[which][:, None] + address - start[:, None]
+        keep(machine, at, places, ~written, np.full(places.shape, -1))
 
 
 def _lacking(written: Array, *, combined: bool) -> Array:
