@@ -98,6 +98,16 @@ def test_a_product_that_is_early(effects, warps, wrong):
     assert found == ({(lines[0], "async-read-early")} if wrong else set())
 
 
+def test_a_product_that_is_early_without_uninitialised():
+    """A race is one where nobody follows what is undefined."""
+    words = "block=128 wgmma checks=none+race+async-read-early"
+
+    assert {f.rule for f in faulty.findings(faulty.Example.of(EARLY.replace("WARPS", "1"), words))} == {
+        "race",
+        "async-read-early",
+    }
+
+
 EARLY_LOADS = {
     "ld": "ld.shared.u32 %r4, [%own];  // early",
     "a vector": "and.b32 %r3, %own, -16; ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r3];  // early",
@@ -261,6 +271,30 @@ def test_a_value_replaced_by_what_it_decides():
     found, _ = lines(f"{LOAD}\n{STORE}{decides}st.global.u32 [%at], %r6;\n")
 
     assert [severity for _, severity in found] == ["error"]
+
+
+STACK = """.reg .b64 %q; stacksave.u64 %q; alloca.u64 %x1, 16; st.local.u32 [%x1], 1; stackrestore.u64 %q;
+alloca.u64 %x1, 16; ld.local.u32 %r5, [%x1]; setp.gt.s32 %p1, %r5, SMALL; mov.u32 %r6, 3;
+@%p1 bra F;
+mov.u32 %r6, 4; F: st.global.u32 [%at], %r6;
+"""
+
+
+@pytest.mark.parametrize(("small", "severities"), [("100", ["error"]), ("0x7fffffff", [])])
+def test_a_stack_that_grows_behind_the_first_use(small, severities):
+    """What is allocated again is undefined again; the top of the stack never is."""
+    before = f"{LOAD} setp.gt.s32 %p1, %r4, 100;\n@%p1 bra A;\nA:\n"
+
+    assert [severity for _, severity in lines(before + STACK.replace("SMALL", small))[0]] == severities
+
+
+def test_a_rule_that_other_values_do_not_break():
+    """What something undefined decided comes before what followed from it."""
+    body = f"{LOAD} setp.gt.s32 %p1, %r4, 100;\n@%p1 bra E;\nst.shared.u32 [%s+512], %t;\nE:\n"
+    found = faulty.findings(faulty.Example.of(body, "checks=default+race"))
+
+    assert [(f.rule, f.severity) for f in found] == [("uninitialised", "error"), ("race", "error")]
+    assert "does not break race" in found[0].message
 
 
 def test_places_far_behind():

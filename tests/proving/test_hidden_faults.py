@@ -145,6 +145,11 @@ ORDERS = {
                                      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%a], 64, [%bar]; waits:"
                                      + WAIT.format("w", 0).replace("%r8", "%bar") + "ld.shared.u32 %r7, [%s]; fin:", "block=64"),
     "an atomic before an own one": ("races", "setp.lt.u32 %p1, %t, 32; @%p1 red.global.add.u32 [%at+128], 1;" + LATE + "red.global.add.u32 [%at], 1; ld.global.u32 %r7, [%at];", "block=64"),
+    "rows that a copy still writes": ("asynchrony", ONE.format(1) + "@%first mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 1536; add.u32 %r1, %s, 512;"
+                                      "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%b], 1536, [%bar]; wgmma.fence.sync.aligned;"
+                                      "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %desc, %desc, 0, 1, 1, 0, 0;"
+                                      "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; setp.eq.u32 %p1, %warp, 0; @%p1 st.global.f32 [%at], %f1;"
+                                      + WAIT.format("w", 0).replace("%r8", "%bar"), "block=128 wgmma"),
 }  # fmt: skip
 """Faults that some orders of threads show, and the usual one does not: texts as `docs.tools.faulty` has them."""
 

@@ -104,10 +104,14 @@ class Uninitialised(WrittenBytes):
         machine.batch.notes[ORIGINS] = Origins()
         for space in (machine.batch.shared, machine.batch.local):
             space.shadow = WrittenBits(space.size, space.n_columns)
-        reserved = np.arange(0, machine.launch.plan.shared.reserved, 4)
-        if reserved.size:
-            columns = np.arange(machine.batch.shared.n_columns)
-            shadow(machine, "shared").mark(reserved[:, None], columns, 4, None, rows=True)
+        plan = machine.launch.plan
+        own = {"shared": np.arange(0, plan.shared.reserved, 4), "local": np.array([], np.int64)}
+        if plan.main.stack_word is not None:
+            own["local"] = np.array([plan.main.stack_word])
+        for space, words in own.items():
+            bits = shadow(machine, space)
+            if words.size:
+                bits.mark(words[:, None], np.arange(bits.n_columns), 4, None, rows=True)
 
     def function_entered(self, machine: Machine, group: Group) -> None:
         """Mark registers that are read before they are written as undefined, whatever the frame contained. Those of a
