@@ -41,13 +41,6 @@ Held = tuple[Array, Array]
 """Positions of threads, or addresses, in ascending order, and the values there."""
 
 
-class Fill(Protocol):
-    """The values that a run has in place of the undefined ones."""
-
-    def fill_registers(self, group: Group, slots: set[int]) -> None:
-        """Fill the undefined bits of some registers of a group."""
-
-
 class Again(Protocol):
     """Runs what follows `Decided.before` again. A function of a module: `Decided` is data."""
 
@@ -78,8 +71,6 @@ class Decided:
     again: Again | None = None
     same: frozenset[Key] = frozenset()
     """Places where registers with undefined bits have the same values in every run."""
-    garbage: Fill | None = None
-    """In such a run, these."""
     sought: Key | None = None
     """The register and the place where a run with other values shall end."""
     reached: dict[Key, Held] = field(factory=dict)

@@ -252,7 +252,7 @@ def _run(
     assert decided.before is not None
     state = decided.before.copy()
     state.settings = attrs.evolve(state.settings, max_instructions=most, on_finding=on_finding)
-    state.notes[DECIDED] = Decided(None, None, decided.same, garbage, decided.sought)
+    state.notes[DECIDED] = Decided(None, same=decided.same, sought=decided.sought)
     watchers, replaced = watchers_of(state), Replaced()
     if garbage is None:
         watchers.append(replaced)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from warpsim.checks.difference import DECIDED
 from warpsim.checks.undefined_bits import transfer_of
 from warpsim.checks.undefined_memory import muted
 from warpsim.checks.undefined_products import Unfinished, without
@@ -44,9 +43,8 @@ def overwritten(machine: Machine, then: Group, threads: Array, part: Unfinished,
         return False
     if any(group.plan is not then.plan or len(group.stack) != len(then.stack) for group, _ in theirs):
         return False
-    decided, known, file = machine.launch.notes.get(DECIDED), origins(machine), np.zeros(machine.batch.shape.n, "u4")
+    known, file = origins(machine), np.zeros(machine.batch.shape.n, "u4")
     for group, mine in theirs:
-        changed = set()
         for slot, each in bits.items():
             file[positions] = each
             new, old = np.where(mine, file[group.selection.positions], np.uint32(0)), undefined(group, slot)
@@ -54,7 +52,4 @@ def overwritten(machine: Machine, then: Group, threads: Array, part: Unfinished,
                 put(group, slot, new if old is None else together(old, new))
                 if old is None or known.get(group, slot) is None:
                     known.put(group, slot, origin)
-                changed.add(slot)
-        if decided is not None and decided.garbage is not None:
-            decided.garbage.fill_registers(group, changed)
     return True

@@ -105,12 +105,10 @@ class Uninitialised(WrittenBytes):
         for space in (machine.batch.shared, machine.batch.local):
             space.shadow = WrittenBits(space.size, space.n_columns)
         plan = machine.launch.plan
-        own = {"shared": np.arange(0, plan.shared.reserved, 4), "local": np.array([], np.int64)}
-        if plan.main.stack_word is not None:
-            own["local"] = np.array([plan.main.stack_word])
-        for space, words in own.items():
-            bits = shadow(machine, space)
+        reserved, top = np.arange(0, plan.shared.reserved, 4), plan.main.stack_word
+        for name, words in (("shared", reserved), ("local", np.array([] if top is None else [top], np.int64))):
             if words.size:
+                bits = shadow(machine, name)
                 bits.mark(words[:, None], np.arange(bits.n_columns), 4, None, rows=True)
 
     def function_entered(self, machine: Machine, group: Group) -> None:
