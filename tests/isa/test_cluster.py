@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import warpsim
 
@@ -113,7 +114,8 @@ def test_arrive_and_wait_apart() -> None:
     assert run(body) == [[(rank + 1) % 4] * 32 for rank in range(4)]
 
 
-def test_stores_that_count_at_an_mbarrier() -> None:
+@pytest.mark.parametrize("scope", ["", ".cluster"])
+def test_stores_that_count_at_an_mbarrier(scope: str) -> None:
     """st.async and red.async complete bytes at the mbarrier of the CTA that they write to."""
     body = f"""
     st.shared.b32 [%r7], %r1; st.shared.b32 [%r7+128], 0;
@@ -124,7 +126,7 @@ def test_stores_that_count_at_an_mbarrier() -> None:
     {SYNC}
     xor.b32 %r9, %r2, 1; mapa.shared::cluster.u32 %r10, %r7, %r9; mapa.shared::cluster.u32 %r11, %r8, %r9;
     mad.lo.u32 %r12, %r2, 100, %r1;
-    st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r10+128], %r12, [%r11];
+    st.async{scope}.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r10+128], %r12, [%r11];
     red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r10], %r12, [%r11];
     WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [%r8], 0; @!%p2 bra WAIT;
     ld.shared.b32 %r13, [%r7]; ld.shared.b32 %r14, [%r7+128]; mad.lo.u32 %r20, %r13, 1000, %r14;

@@ -481,6 +481,7 @@ def mbarrier_arrive(op: Op, address: Address, *, async_groups: AsyncGroupsPort, 
 @instruction(
     """
     st.async{.weak}{.space}.mbarrier::complete_tx::bytes{.vec}.type [address], b, [bar];
+    st.async.cluster{.shared::cluster}.mbarrier::complete_tx::bytes{.vec}.type [address], b, [bar];
     .space = { .shared, .shared::cta, .shared::cluster };
     .vec = { .v2, .v4 }; .type = { .b32, .b64, .b128, .u32, .u64, .s32, .s64, .f32, .f64 };
     """,
