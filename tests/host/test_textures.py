@@ -146,6 +146,19 @@ def test_sampler_that_counts_elements() -> None:
     assert out.tolist() == squares().tolist()
 
 
+def test_samples() -> None:
+    """tex.2dms reads the sample that the first coordinate counts (PTX ISA 9.7.10.3); behind the last, nothing."""
+    module = module_of(
+        ".reg .b32 %s, %y; and.b32 %s, %x, 3; bfe.u32 %a, %x, 2, 2; shr.u32 %y, %x, 4;"
+        "tex.2dms.v4.f32.s32 {%d0, %d1, %d2, %d3}, [t, {%s, %a, %y, %y}];",
+        ".param .texref t, ",
+    )
+    data, out = 1 + squares(2 * 4 * 3).reshape(2, 4, 3), np.zeros(32, np.float32)
+    module["k"](1, 32, (warpsim.Texture(data, samples=3), out))
+
+    assert out.tolist() == np.pad(data, ((0, 0), (0, 0), (0, 1))).reshape(-1).tolist()
+
+
 @pytest.mark.parametrize(
     ("parameter", "given", "message"),
     [

@@ -443,11 +443,9 @@ class _Part:
         if self.whole and fields.layers and len(fields.levels) == 1:
             inside = inside & (np.asarray(self.index) < fields.layers)
         address = self._address(level, [place for place, _ in spots], layer)
-        if fields.samples:
-            number = np.asarray(self.number).astype(np.int64)
-            address = address + np.minimum(number, fields.samples - 1) * (fields.element // fields.samples)
         if self.multisampled:
-            inside = inside & (np.asarray(self.number) < max(fields.samples, 1))
+            number, samples = np.asarray(self.number).astype(np.int64), max(fields.samples, 1)
+            address, inside = address + number * (fields.element // samples), inside & (number < samples)
         memory = Memory(self.port.machine, self.port.group, lanes & inside)
         if fields.format == "a2b10g10r10":
             (word,) = memory.load("global", Address(address), TYPES["b32"], 1)
