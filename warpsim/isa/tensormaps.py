@@ -113,11 +113,10 @@ def replace(
     if field == "rank":
         value = value + value.dtype.type(1)
     elif field == "elemtype":
-        name = tensor_map.ELEMENT_TYPES[constant_of(value)]
-        number, rounds = tensor_map.stored_type(tensor_map.DATA_TYPES.index(name))
-        if rounds:
+        data_type = tensor_map.DATA_TYPES.index(tensor_map.ELEMENT_TYPES[constant_of(value)])
+        if tensor_map.is_tf32(data_type):
             _store(memory, op, address, "rounds", 0, np.array([1]), active, report)
-        value = np.array([number])
+        value = np.array([tensor_map.stored_type(data_type)])
     _store(memory, op, address, field, 0 if order is None else constant_of(order), value, active, report)
 
 

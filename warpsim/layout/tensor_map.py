@@ -196,21 +196,19 @@ class Fields:
         return _NAN & ((1 << 8 * self.itemsize) - 1) if self.oob_fill else 0
 
 
-def stored_type(data_type: int) -> tuple[int, bool]:
-    """The number of a data type in a map, and whether loads round."""
-    name = DATA_TYPES[data_type]
-    return _STORED_TYPES.index(name.removeprefix("T")), is_tf32(data_type)
+def stored_type(data_type: int) -> int:
+    """The number of a data type in a map."""
+    return _STORED_TYPES.index(DATA_TYPES[data_type].removeprefix("T"))
 
 
 def encode(fields: Fields) -> bytes:
     """Encode a map as 128 bytes."""
     mode = 4 if fields.swizzle == SWIZZLE_96B else min(fields.swizzle, 3)
-    number, _ = stored_type(fields.data_type)
     values = {
         "global_address": (fields.address,),
         "im2col": (fields.im2col,),
         "rank": (fields.rank,),
-        "elemtype": (number,),
+        "elemtype": (stored_type(fields.data_type),),
         "interleave_layout": (fields.interleave,),
         "swizzle_mode": (mode,),
         "swizzle_atomicity": (fields.swizzle - mode if mode == 3 else 0,),
