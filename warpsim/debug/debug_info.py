@@ -1,4 +1,4 @@
-"""Variables, types and scopes as the debug information of ``nvcc -G`` has them (DWARF in a module's sections), and what of them a place of code sees."""
+"""Variables of C++, their types and scopes, as the debug information of ``nvcc -G`` has them (DWARF in a module's sections)."""
 
 from __future__ import annotations
 
@@ -28,6 +28,60 @@ _NUMBERED = {
 }
 _WORDS = {Tag.STRUCT: "struct", Tag.CLASS: "class", Tag.UNION: "union"}
 _INNER = (Tag.BLOCK, Tag.INLINED)
+
+Range: TypeAlias = tuple[int, int]
+"""Instructions of a function, by the number of the first, and of the one behind the last."""
+TEMPORARY = re.compile(r"param\d+|retval\d+|__local_depot\d+")
+"""Variables of PTX in which a compiler keeps those of C++: arguments and results of calls, and the stack."""
+
+
+@frozen(eq=False)
+class Place:
+    """Where a variable is while instructions from ``start`` up to ``stop`` come next: at an offset from a variable of PTX, or in
+    a register."""
+
+    of: str
+    offset: int = 0
+    register: bool = False
+    start: int = 0
+    stop: int = 1 << 62
+
+
+@frozen(eq=False)
+class Symbol:
+    """A variable of C++. ``known`` says where its type comes from: ``PTX``, or the accesses of a module; it is empty for debug
+    information."""
+
+    name: str
+    type: CType
+    places: tuple[Place, ...]
+    parameter: bool = False
+    known: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a name of PTX that means what it means there."""
+        return self.known == "PTX" and self.name == self.places[0].of
+
+    def place(self, at: int) -> Place | None:
+        """Where it is when the instruction ``at`` comes next."""
+        return next((place for place in self.places if place.start <= at < place.stop), None)
+
+
+@frozen(eq=False)
+class Scope:
+    """The variables of a block, the blocks in it, and its instructions. ``function`` is the name of one whose body this is;
+    where that was inlined, ``call`` is the line of the call."""
+
+    symbols: tuple[Symbol, ...]
+    scopes: tuple[Scope, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    function: str = ""
+    call: tuple[str, int] | None = None
+
+    def holds(self, at: int) -> bool:
+        """Whether an instruction is in it."""
+        return any(start <= at < stop for start, stop in self.ranges)
 
 
 WIDTHS = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
@@ -291,58 +345,3 @@ def _without(scope: Scope, fixed: set[str]) -> tuple[list[Symbol], Scope]:
     kept = tuple([symbol for symbol in scope.symbols if symbol not in found])
     rest = attrs.evolve(scope, symbols=kept, scopes=tuple([each for _, each in inner]))
     return [*found, *(symbol for symbols, _ in inner for symbol in symbols)], rest
-
-
-Range: TypeAlias = tuple[int, int]
-"""Instructions of a function, by the number of the first, and of the one behind the last."""
-TEMPORARY = re.compile(r"param\d+|retval\d+|__local_depot\d+")
-"""Variables of PTX in which a compiler keeps those of C++: arguments and results of calls, and the stack."""
-
-
-@frozen(eq=False)
-class Place:
-    """Where a variable is while instructions from ``start`` up to ``stop`` come next: at an offset from a variable of PTX, or in
-    a register."""
-
-    of: str
-    offset: int = 0
-    register: bool = False
-    start: int = 0
-    stop: int = 1 << 62
-
-
-@frozen(eq=False)
-class Symbol:
-    """A variable of C++. ``known`` says where its type comes from: ``PTX``, or the accesses of a module; it is empty for debug
-    information."""
-
-    name: str
-    type: CType
-    places: tuple[Place, ...]
-    parameter: bool = False
-    known: str = ""
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is a name of PTX that means what it means there."""
-        return self.known == "PTX" and self.name == self.places[0].of
-
-    def place(self, at: int) -> Place | None:
-        """Where it is when the instruction ``at`` comes next."""
-        return next((place for place in self.places if place.start <= at < place.stop), None)
-
-
-@frozen(eq=False)
-class Scope:
-    """The variables of a block, the blocks in it, and its instructions. ``function`` is the name of one whose body this is;
-    where that was inlined, ``call`` is the line of the call."""
-
-    symbols: tuple[Symbol, ...]
-    scopes: tuple[Scope, ...] = ()
-    ranges: tuple[Range, ...] = ()
-    function: str = ""
-    call: tuple[str, int] | None = None
-
-    def holds(self, at: int) -> bool:
-        """Whether an instruction is in it."""
-        return any(start <= at < stop for start, stop in self.ranges)
