@@ -180,10 +180,12 @@ def show_reports(result: LaunchResult | CaseResult, options: Namespace) -> None:
         (result.profile, options.profile_to, options.profile),
         (result.accuracy, options.shadow_to, options.shadow),
     ):
-        if found is not None and path:
+        if found is None:
+            continue
+        if path:
             text = found.html() if path.endswith((".html", ".htm")) else json.dumps(found.record(), indent=1)
             Target(path).write_text(text)
-        if found is not None and wanted and not options.json:
+        if wanted and not options.json:
             print(found)
 
 

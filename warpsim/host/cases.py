@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from warpsim.observe.accuracy_report import AccuracyReport
     from warpsim.report.profile import Profile
 
-MALFORMED: tuple[type[Exception], ...] = (OSError, ValueError, TypeError, LookupError, AttributeError)
-MALFORMED += (ArithmeticError, MemoryError, RecursionError)
+MALFORMED = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError, RecursionError)
 """Exceptions caused by values of the wrong size in case.json."""
 EXPECTED = ("assert", "trap")
 """Rules that a case with ``expect_error`` breaks on purpose."""
