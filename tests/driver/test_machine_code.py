@@ -143,7 +143,7 @@ def test_logs_of_a_module_that_is_refused(call):
 
 
 def test_logs_of_a_linker(call):
-    """PyCUDA makes a text of the log and its size, whatever they are, where linking fails."""
+    """Where linking fails, PyCUDA reads as many bytes of the log as its size says, whatever that is."""
     log, state = ctypes.create_string_buffer(b"garbage"), ctypes.c_uint64()
     keys, values = (ctypes.c_uint32 * 2)(5, 6), (ctypes.c_uint64 * 2)(ctypes.addressof(log), 7)
     assert call("cudaSetDevice", 0) == 0

@@ -127,7 +127,8 @@ def create_context(*rest: int) -> int:
 
 @call("P", "cuCtxDestroy_v2 cuCtxDestroy cuCtxDetach")
 def destroy_context(handle: int) -> None:
-    """Destroy a context, or detach its only user. In other threads, and below the top of this one's stack, it stays current but cannot be used."""
+    """Destroy a context; to detach does so, too, as nothing attaches. In other threads, and below the top of this one's stack, it stays
+    current but cannot be used."""
     found = PROCESS.get(handle, Context, Result.INVALID_CONTEXT if handle else Result.INVALID_VALUE)
     require(not found.primary, "a primary context is released, not destroyed", Result.INVALID_CONTEXT)
     if PROCESS.stack and PROCESS.stack[-1] is found:

@@ -34,7 +34,7 @@ def read(path: str) -> bytes:
 
 
 def log_nothing(count: int, keys: int, values: int) -> None:
-    """Make texts end at once, of a size of 0 (CUjit_option): what there is to say is on standard error."""
+    """End each log at once, and give its size as 0 (CUjit_option): what there is to say goes to standard error."""
     for index in range(count):
         key, value = get32(keys + 4 * index), values + 8 * index
         if key in (3, 5):
