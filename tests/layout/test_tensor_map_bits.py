@@ -76,6 +76,27 @@ def test_fields_that_a_kernel_replaces():
     assert wrong == []
 
 
+@pytest.mark.parametrize(
+    ("target", "given", "mask", "bits"),
+    [
+        ("sm_100a", ".swizzle_atomicity 2", 0x380000, 0x100000),
+        ("sm_103a", ".swizzle_mode 4", 0x406000, 0x400000),
+        ("sm_100a", ".elemtype 15", 0x780, 0x680),
+    ],
+)
+def test_fields_of_later_gpus(target, given, mask, bits):
+    """In the word at byte 8, ``mask`` is cleared and ``bits`` are set, as by the machine code that ptxas 13.0 makes."""
+    field, value = given.split()
+    text = KERNEL.replace("8.3", "9.0").replace("sm_90a", target)
+    raw = np.full(128, 0xFF, np.uint8)
+    line = f"tensormap.replace.tile{field}.global.b1024.b32 [%m], {value};"
+    warpsim.load(text.replace("REPLACE", line))["k"](1, 1, (raw, 0))
+
+    changed = np.full(32, 0xFFFFFFFF, np.uint32)
+    changed[2] ^= mask ^ bits
+    assert raw.view(np.uint32).tolist() == changed.tolist()
+
+
 LOAD = """000000007f000000 2263040010000000 0010000000000000 0000000000000000
 7f000000ff000000 0000000000000000 000000000000003f 7f00000000000000"""
 STORE = """000002007f000000 2243240020000000 0020000000000000 0000000000000000

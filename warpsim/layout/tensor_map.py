@@ -2,8 +2,8 @@
 
 The bits are those of an H200: what its driver's cuTensorMapEncode functions write, and what ptxas makes of
 ``tensormap.replace``, which for GPUs since sm_100 has more of them. No manual has them; clients that know them write maps
-themselves. All are in the first 64 bytes, and an H200 ignores those without a name here (CuTe DSL sets bits 65 and 85). Bit 66
-says here that cuTensorMapEncodeIm2colWide made a map, which an H200's driver leaves out.
+themselves. All are in the first 64 bytes. An H200 ignores those without a name here, and the third of ``swizzle_atomicity`` (CuTe
+DSL sets bits 65 and 85). Bit 66 says here that cuTensorMapEncodeIm2colWide made a map, which an H200's driver leaves out.
 """
 
 from __future__ import annotations
