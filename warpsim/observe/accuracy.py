@@ -138,15 +138,12 @@ class Accuracy(Watcher):
         if active is False:
             return
         values = [as_array(get(machine, group)) for get in rule.getters]
-        errors, held = [NOTHING] * len(values), list[object]()
-        if group.shadows:
-            errors = [errors_of(group, o) for o in rule.data]
-            held = [None if o.register is None else group.env[o.register.index] for o in rule.data]
+        errors = [errors_of(group, o) for o in rule.data] if group.shadows else [NOTHING] * len(values)
         if rule.rounding.does in MOVES and not (any(errors) or (group.shadows and rule.guard is not None)):
             return
-        self._pending = Pending(group, instruction, rule, values, errors, active, held)
+        self._pending = Pending(group, instruction, rule, values, errors, active)
         if rule.cells is not None:
-            self._pending = attrs.evolve(self._pending, address=rule.cells(machine, group))
+            self._pending.address = rule.cells(machine, group)
             if rule.rounding.does == "store_cells":
                 tensor.store_cells(machine, group, self._pending, self._memory)
 
