@@ -165,6 +165,28 @@ def test_comparisons_that_the_shadow_decides_otherwise():
     assert at(result, 11).kinds["decided otherwise"] == 32
 
 
+@pytest.mark.parametrize(
+    "guarded", ["@%p1 rcp.rn.f32 %f3, %f2;", "mov.f32 %f3, %f2;\n    @%p1 st.global.f32 [%rd5], %f3;"]
+)
+def test_errors_where_the_shadow_executes_otherwise(guarded):
+    """An instruction with such a guard has its errors, and a store is one, too."""
+    tenth = np.float32(0.1)
+    rounded = tenth * np.float32(3)
+    body = f"""ld.global.f32 %f1, [%rd4]; mul.f32 %f2, %f1, 0f40400000;
+    setp.eq.f32 %p1, %f2, 0f{int(rounded.view(np.uint32)):08X}; mov.f32 %f3, %f1;
+    {guarded}
+    st.global.f32 [%rd2], %f3;"""
+    out, result = shadow(body, np.full(32, tenth), np.zeros(32, np.float32))
+    exact = Fraction(float(tenth)) * 3 if "st" in guarded else 1 / (Fraction(float(tenth)) * 3)
+
+    assert any(b.kinds["executed otherwise"] == 32 and b.instruction in guarded for b in result.accuracy.lines)
+    assert [b.exact for b in result.accuracy.stores] == [pytest.approx(float(exact), rel=1e-12)] * (
+        1 + ("st" in guarded)
+    )
+    assert {b.type for b in result.accuracy.stores} == {"f32"}
+    assert Fraction(float(out[0])) != exact
+
+
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_exact_products_of_matrices(kind):
     """mma.m16n8k16 in f32: each element against exact sums of exact products."""
@@ -708,8 +730,10 @@ def test_a_report():
     for k in range(9000):
         report.step(0.5 if k == 4321 else 1e-6)
     for k in range(2):
-        report.births["k", k, "add.f32"] = Birth("add.f32", "f32", k, "a.cu", 7, lanes=4, total=1.0 + k, largest=0.5)
-        report.births["k", k, "st"] = Birth(
+        report.births["k", k, "add.f32", False] = Birth(
+            "add.f32", "f32", k, "a.cu", 7, lanes=4, total=1.0 + k, largest=0.5
+        )
+        report.births["k", k, "st", True] = Birth(
             "st.global.f32", "f32", 10 + k, "a.cu", 9 + k, lanes=4, largest=0.25 * (k + 1), stored=True
         )
 

@@ -688,7 +688,7 @@ class Accuracy(Watcher):
         births = self._of(group, instruction).births
         found = births[stored]
         if found is None:
-            key = group.plan.name, instruction.span.line, instruction.text
+            key = group.plan.name, instruction.span.line, instruction.text, stored
             found = self.found.births.get(key)
             if found is None:
                 source = instruction.source or ("", 0)
@@ -741,6 +741,7 @@ class Accuracy(Watcher):
         wide = largest > 1.0 or relative.size > 1 << 20
         birth.total += float(np.add.reduce(finite, axis=None, dtype=F64 if wide else None))
         if largest > birth.largest:
+            birth.type = kind
             self._example(birth, instruction, values, errors, got, error, relative.shape, top)
         return error
 

@@ -107,7 +107,8 @@ class Birth:
 class AccuracyReport:
     """The errors of a launch against its shadow in higher precision, by instruction."""
 
-    births: dict[tuple[str, int, str], Birth] = attrs.field(factory=dict)
+    births: dict[tuple[str, int, str, bool], Birth] = attrs.field(factory=dict)
+    """By kernel, line and instruction, and whether they are what it stored."""
     points: list[float] = attrs.field(factory=list, repr=False)
     every: int = 1
     _count: int = 0
