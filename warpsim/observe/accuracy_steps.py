@@ -107,10 +107,8 @@ def plain_step(
 
 def other_step(rule: Rule | None, instruction: Instruction, step: Step, usual: Step) -> Step:
     """The step of an operation that makes no errors of its own."""
-    written, alone = (
-        frozenset(instruction.writes),
-        instruction.form.scope is Scope.THREAD and not instruction.traits.access,
-    )
+    written = frozenset(instruction.writes)
+    alone = instruction.form.scope is Scope.THREAD and not instruction.traits.access
     if instruction.guard is not None or (rule is None and not alone) or (rule and rule.rounding.does not in MOVES):
         return usual
 
