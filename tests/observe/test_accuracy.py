@@ -507,6 +507,23 @@ def test_stores_of_many_lanes_to_one_address(place):
     assert stored.exact == pytest.approx(float(np.sqrt(33.0)), rel=1e-12)
 
 
+@pytest.mark.parametrize("guard", ["", "@%p1 "])
+def test_stores_of_two_ctas_to_one_address(guard):
+    """The error of the CTA whose value stays: 1/x, rounded, says by itself whose it is."""
+    body = f"""mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 32, %r1; mul.wide.u32 %rd3, %r3, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd6, %rd2, %rd3;
+    mad.lo.u32 %r4, %r2, 16, %r1; mul.wide.u32 %rd3, %r4, 4; add.s64 %rd5, %rd2, %rd3; ld.global.f32 %f1, [%rd4]; rcp.rn.f32 %f2, %f1; setp.gt.u32 %p1, %r1, 0;
+    {guard}st.global.f32 [%rd5], %f2; ld.global.f32 %f3, [%rd5];
+    st.global.f32 [%rd6+256], %f3;"""
+    out = np.zeros(128, np.float32)
+    result = warpsim.load(HEAD + body + "ret;}")["k"](2, 32, (np.arange(3, 67, dtype=np.float32), out), shadow="f64")
+    got = [Fraction(float(v)) for v in out[64:]]
+    lost = [abs(v - Fraction(1, round(1 / v))) / v if v else 0 for v in got]
+    (stored,) = [b for b in result.accuracy.stores if b.line == 12]
+
+    assert out[64 + 16 : 96].tolist() == out[96 : 96 + 16].tolist()
+    assert stored.typical == pytest.approx(float(sum(lost) / 64), rel=1e-6)
+
+
 def test_arrays_are_used_again_only_once_nobody_holds_them():
     """A view holds the array that it shows, too."""
     arrays, shape = Recycled(), (WORTHWHILE,)

@@ -450,12 +450,8 @@ class Accuracy(Watcher):
             self._store_rows(machine, group, access, pending)
 
     def _store(self, machine: Machine, group: Group, access: MemoryAccess, p: Pending) -> None:
-        region, columns = accessed(machine, access)
-        held, width, place = self._memory.kinds(region), access.nbytes // len(p.values), access.places
-        chosen, shape = access.active, group.selection.shape
-        if chosen is not None:
-            chosen = np.broadcast_to(chosen, shape)
-            place, columns = (np.broadcast_to(a, shape)[chosen] for a in (place, columns))
+        region, width = accessed(machine, access)[0], access.nbytes // len(p.values)
+        held = self._memory.kinds(region)
         for number, (value, errors) in enumerate(zip(p.values, p.errors, strict=True)):
             for kind in {*held, *(kind for kind, _ in errors)} - {"pred"}:
                 size = DTYPES[kind].itemsize
@@ -463,11 +459,7 @@ class Accuracy(Watcher):
                     offset, error = number * width + k * size, errors.get((kind, k))
                     got = None if error is None else part_of(value, (kind, k))
                     bits = None if got is None else got.view(f"u{size}")
-                    if chosen is None:
-                        self._memory.write_lanes(access, region, kind, offset, bits, error)
-                    else:
-                        some = [None if a is None else np.broadcast_to(a, shape)[chosen] for a in (bits, error)]
-                        self._memory.write(region, kind, place + offset, columns, *some)
+                    self._memory.write_lanes(group, access, region, kind, offset, bits, error)
                     if got is not None and error is not None and access.allocation is not None:
                         self._note(group, p.instruction, [got], [error], got, error, access.active, kind, stored=True)
 

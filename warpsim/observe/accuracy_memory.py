@@ -97,9 +97,16 @@ class ShadowMemory:
         return np.where(views[0] == bits, views[1], 0.0)
 
     def write_lanes(
-        self, access: MemoryAccess, region: Region, kind: str, offset: int, bits: Array | None, error: Array | None
+        self,
+        group: Group,
+        access: MemoryAccess,
+        region: Region,
+        kind: str,
+        offset: int,
+        bits: Array | None,
+        error: Array | None,
     ) -> None:
-        """Store the errors of elements with such bits at an offset from the addresses that all lanes access."""
+        """Store the errors of elements with such bits at an offset from the addresses that lanes access."""
         size, plane = DTYPES[kind].itemsize, self.kinds(region).get(kind)
         if plane is None and error is None:
             return
@@ -107,14 +114,23 @@ class ShadowMemory:
         one = bits is None or error is None or np.broadcast_shapes(bits.shape, error.shape) == access.places.shape
         if views is None or not one:
             columns = FIRST if access.allocation is not None else access.columns
-            self.write(region, kind, access.places + offset, columns, bits, error)
+            given = [access.places + offset, columns, *(a for a in (bits, error) if a is not None)]
+            if access.active is not None or (access.allocation is not None and error is not None):
+                given = in_order(group, access, *given)[1]  # CTAs may store to one address
+            self.write(region, kind, *given)
         elif error is None or bits is None:
             views[1][...] = 0.0
         else:
             views[0][...], views[1][...] = bits, error
 
     def write(
-        self, region: Region, kind: str, place: Array, columns: Array, bits: Array | None, error: Array | None
+        self,
+        region: Region,
+        kind: str,
+        place: Array,
+        columns: Array,
+        bits: Array | None = None,
+        error: Array | None = None,
     ) -> None:
         """Store the errors of elements with such bits at these addresses; all broadcast. No error makes them exact."""
         size = DTYPES[kind].itemsize
