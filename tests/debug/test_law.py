@@ -219,13 +219,20 @@ def test_many_steps_of_random_kernels(seed, monkeypatch):
 
 
 QUICK = (4, "break"), (4, "register"), (4, "catch"), (5, "memory")
+DEAR = (1, 2, 9)
+"""Kernels of many steps, each of which the session without machine code looks at."""
+
+
+def marks(seed, kind):
+    """When a kernel and what is watched in it are run."""
+    return [] if (seed, kind) in QUICK else pytest.mark.sweep if seed in DEAR else pytest.mark.long
 
 
 @compiles
 @pytest.mark.parametrize(
     ("seed", "kind"),
     [
-        pytest.param(seed, kind, marks=[] if (seed, kind) in QUICK else [pytest.mark.long])
+        pytest.param(seed, kind, marks=marks(seed, kind))
         for seed in (1, 2, 4, 5, 6, 9, 14, 15, 16)
         for kind in ("break", "register", "memory", "catch")
     ],
