@@ -200,6 +200,23 @@ def test_steps_are_told_only_where_something_is_carried():
     assert watcher.told == []
 
 
+def test_a_watcher_is_told_of_its_own_shadows():
+    """Values that carry what another watcher gave them are not told."""
+
+    class Other(FromGlobal):
+        shadows = frozenset({"another"})
+
+    class Own(FromGlobal):
+        shadows = frozenset({"loaded"})
+
+    watchers = Other(), Own()
+    for watcher in watchers:
+        warpsim.load(KERNEL)["k"](1, 8, (np.arange(8, dtype=np.uint32) * 2,), checks="none", watchers=[watcher])
+
+    assert watchers[0].told == []
+    assert "st" in {text.split(".")[0] for text in watchers[1].told}
+
+
 def test_what_others_change_is_read_again():
     """Threads that part and meet find their registers as they left them, but those that some of them have changed."""
     whole = marked()

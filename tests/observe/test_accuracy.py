@@ -78,6 +78,27 @@ L:  add.f32 %f1, {terms};
     assert result.accuracy.ulps == 10  # of 4 each
 
 
+@pytest.mark.parametrize(
+    ("terms", "lanes"),
+    [
+        ("0f4C000000, 0f3F800000", 1),
+        ("0f3F800000, 0f4C000000", 1),
+        ("0f40000000, 0f3F800000", 0),
+        ("%f1, 0f4C000000", 7),
+    ],
+)
+def test_what_a_difference_absorbs(terms, lanes):
+    """2^25 - 1 and 1 - 2^25 lose the 1; 2 - 1 is exact, though it equals what is taken away. Of seven
+    ones and a zero, the ones are lost."""
+    body = f"""ld.global.f32 %f1, [%rd4];
+    sub.f32 %f2, {terms};
+    st.global.f32 [%rd5], %f2;"""
+    x = np.array([0, 1, 1, 1, 1, 1, 1, 1], np.float32)
+    result = shadow(body, x, np.zeros(8, np.float32))[1]
+
+    assert at(result, 11).kinds["absorption"] == lanes
+
+
 def test_an_overflow():
     """f32 is infinite where the shadow is not."""
     body = """ld.global.f32 %f1, [%rd4];

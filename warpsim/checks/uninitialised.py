@@ -86,6 +86,7 @@ class Uninitialised(WrittenBytes):
     """The rule ``uninitialised``."""
 
     compiled = frozenset({"shadow_accessed", "rows_accessed", "shadowed_before", "shadowed_after"})
+    shadows = SHADOWS
 
     _begun: Begun | None = None
     _met: Met | None = None

@@ -167,6 +167,7 @@ class Run:
         self._watched = self.hooks.step_before is not None or self.hooks.step_after is not None
         registers = self.hooks.registers_read is not None or self.hooks.registers_written is not None
         self._register_steps: dict[BoundBlock, tuple[list[Step], End]] | None = {} if registers else None
+        self._shadows = getattr(getattr(self.hooks.shadowed_before, "__self__", None), "shadows", None)
         wrapped = self.hooks.step_wrapped
         alone = getattr(self.hooks.registers_read, "__self__", None) is getattr(wrapped, "__self__", self)
         self._wrapped: Wrapper | None = wrapped if alone else None  # type: ignore[assignment]
@@ -291,7 +292,7 @@ class Run:
         """Run a group until another comes before it; True for a pause."""
         state, batch, watched = self.state, machine.batch, self._watched
         before, after, compiled = self.hooks.shadowed_before, self.hooks.shadowed_after, self.compiled
-        register_steps, executed = self._register_steps, self.hooks.region_executed
+        register_steps, executed, names = self._register_steps, self.hooks.region_executed, self._shadows
         waiting = len(batch.runnable)
         limit = machine.limit(group) if waiting else None
         plain: BoundBlock | None = None  # the block that reads no shadow from before it
@@ -323,7 +324,7 @@ class Run:
             elif group.at == 0:
                 self._count(machine, block, group)
             steps, end = block.steps, block.end
-            shadowed = bool(group.shadows) if block is plain and group.at else group.may_read_shadows
+            shadowed = bool(group.shadows) if block is plain and group.at else group.may_read_shadows(names)
             if register_steps is not None:
                 steps, end = self._of_registers(block, group)
             stop = len(steps)
@@ -341,7 +342,7 @@ class Run:
                         return False
                     if after is not None:
                         after(machine, group, block.instructions[at - 1])
-                    shadowed = group.may_read_shadows
+                    shadowed = group.may_read_shadows(names)
             for number in range(at, stop):
                 group.at = number
                 if shadowed and before is not None:
@@ -351,13 +352,13 @@ class Run:
                     return False
                 if (shadowed or suspended) and after is not None:
                     after(machine, group, block.instructions[number])
-                    shadowed = shadowed or group.may_read_shadows
+                    shadowed = shadowed or group.may_read_shadows(names)
                 if watched:
                     pause = self._stepped(machine, group, block, stop)
                     if pause is not None:
                         state.left = left + stop - group.at if pause and left is not None else None
                         return pause
-                    shadowed = shadowed or group.may_read_shadows
+                    shadowed = shadowed or group.may_read_shadows(names)
             group.at = stop
             if stop < len(steps):
                 if left is None:

@@ -50,6 +50,9 @@ class Watcher:
     compiled: ClassVar[frozenset[str]] = frozenset()
     """Events that compiled code handles itself: it runs only code that has nothing to report to this class."""
 
+    shadows: ClassVar[frozenset[str] | None] = None
+    """Names of shadows: `shadowed_before` and `shadowed_after` come where registers carry one of them; None for any."""
+
     def __init_subclass__(cls, **more: object) -> None:
         super().__init_subclass__(**more)
         cls.events = tuple(name for name in EVENTS if getattr(cls, name) is not getattr(Watcher, name))

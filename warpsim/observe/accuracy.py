@@ -48,7 +48,7 @@ from warpsim.observe.accuracy_memory import (
     summed,
 )
 from warpsim.observe.accuracy_report import AccuracyReport, Birth
-from warpsim.observe.accuracy_steps import MOVES, Wholes, other_step, plain_step
+from warpsim.observe.accuracy_steps import MOVES, Wholes, compare_step, other_step, plain_step
 from warpsim.observe.accuracy_values import (
     DECISION,
     NAMES,
@@ -58,7 +58,6 @@ from warpsim.observe.accuracy_values import (
     Made,
     Pending,
     Rule,
-    Shadows,
     elements,
     error_in,
     error_of,
@@ -202,8 +201,11 @@ class Accuracy(Watcher):
     def step_wrapped(self, group: Group, instruction: Instruction, step: Step, usual: Step) -> Step:
         """Give what runs in place of a step."""
         rule = self._of(group, instruction).rule
-        plain = None if rule is None else plain_step(rule, instruction, step, usual, self._note, self._wholes)
-        return plain or other_step(rule, instruction, step, usual)
+        found = None
+        if rule is not None:
+            found = plain_step(rule, instruction, step, usual, self._note, self._wholes)
+            found = found or compare_step(rule, instruction, step, usual, self._decided, self._wholes)
+        return found or other_step(rule, instruction, step, usual)
 
     def _compute(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         slot = instruction.outputs[0].registers[0]
@@ -232,10 +234,7 @@ class Accuracy(Watcher):
                 shape = np.broadcast_shapes(*[each.shape for each in sources])
                 whole = EXACT[root](*sources, out=self._wholes.arrays.take(shape), dtype=F64)
                 error = self._less(whole, got)
-            shadows = None if whole is None else partial(_same, whole)
-            made[slot, part] = self._note(
-                group, instruction, values, errors, got, error, p.active, rounding.to, shadows
-            )
+            made[slot, part] = self._note(group, instruction, values, errors, got, error, p.active, rounding.to, whole)
         return made
 
     def _less(self, whole: Array, got: Array) -> Array:
@@ -257,7 +256,7 @@ class Accuracy(Watcher):
             known = rounding.to == "f64" and error is not None and rounding.kind != "f64"
             new = error if known and error is not None else self._less(whole, got)
             made[slot, (rounding.to, k)] = self._note(
-                group, instruction, [value], [error], got, new, p.active, rounding.to, partial(_same, whole)
+                group, instruction, [value], [error], got, new, p.active, rounding.to, whole
             )
         return made
 
@@ -284,9 +283,12 @@ class Accuracy(Watcher):
             if operand.register is not None:
                 made[operand.registers[0], DECISION] = _some(a ^ b)
         if lanes:
-            lanes = int(np.count_nonzero(np.broadcast_to(otherwise, group.selection.shape)))
-            self._birth(group, instruction, "pred").kinds["decided otherwise"] += lanes
+            self._decided(group, instruction, otherwise)
         return made
+
+    def _decided(self, group: Group, instruction: Instruction, otherwise: Array) -> None:
+        lanes = int(np.count_nonzero(np.broadcast_to(otherwise, group.selection.shape)))
+        self._birth(group, instruction, "pred").kinds["decided otherwise"] += lanes
 
     def _decide(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         masks = [e.get(DECISION) for e in p.errors]
@@ -393,9 +395,7 @@ class Accuracy(Watcher):
             whole = product.sums + addend
             new = two_sum(product.sums, addend, whole) + product.rest + (whole - got)
             new = new if error is None else new + error
-        noted = self._note(
-            group, instruction, [product.sums, addend], [None, error], got, new, p.active, kind, partial(_same, whole)
-        )
+        noted = self._note(group, instruction, [product.sums, addend], [None, error], got, new, p.active, kind, whole)
         if noted is None:
             return dict.fromkeys(product.places)
         return {place: _some(row) for place, row in zip(product.places, noted, strict=True)}
@@ -642,9 +642,7 @@ class Accuracy(Watcher):
             error = self._less(each.whole, got)
             kept = None if each.kept is None else np.broadcast_to(each.kept, got.shape)
             instruction = transfer.place or group.instruction
-            noted = self._note(
-                group, instruction, [each.whole], [None], got, error, kept, each.kind, partial(_same, each.whole)
-            )
+            noted = self._note(group, instruction, [each.whole], [None], got, error, kept, each.kind, each.whole)
             some = np.ones(got.shape, np.bool_) if kept is None else kept
             place, columns = (np.broadcast_to(a, got.shape)[some] for a in (place, columns))
             bits, lost = got.view(f"u{got.dtype.itemsize}")[some], None if noted is None else noted[some]
@@ -700,16 +698,16 @@ class Accuracy(Watcher):
         error: Array,
         active: Array | None,
         kind: str,
-        shadows: Shadows | None = None,
+        whole: Array | None = None,
         *,
         stored: bool = False,
     ) -> Array | None:
-        """Count the errors of results, look at the largest, and give the errors; None if there are none. ``shadows`` computes
-        those of some results, which are not finite, again."""
-        known = self._of(group, instruction)
+        """Count the errors of results, look at the largest, and give the errors; None if there are none. ``whole`` are their
+        shadows, from which what is not finite begins anew."""
+        known = self._known.get(id(instruction)) or self._of(group, instruction)
         birth = known.births[stored] or self._birth(group, instruction, kind, stored=stored)
         if known.adds and not stored and len(values) > 1:
-            birth.kinds["absorption"] += _absorbed(values, got)
+            birth.kinds["absorption"] += _absorbed(values, got, subtracts=instruction.form.root == "sub")
         if not error.item(0) and not error.any():
             birth.lanes += max(got.size, error.size)
             if not stored:
@@ -717,21 +715,20 @@ class Accuracy(Watcher):
             return None
         relative = _relative(got, error, kind, active)
         top = int(relative.argmax())
-        largest, finite = relative.item(top), relative
+        largest = relative.item(top)
         if not largest < math.inf:
             if error.shape != relative.shape:
                 error = np.broadcast_to(error, relative.shape).copy()
-            _mend(got, error, relative, shadows, LEAST_NORMAL[kind])
-            top = int(relative.argmax())
-            largest = relative.item(top)
-            finite = relative if largest < math.inf else relative[relative < math.inf]
+            endless = _mend(got, error, relative, whole, LEAST_NORMAL[kind])
+            top = int(relative.argmax()) if endless is None else endless
+            largest = relative.item(top) if endless is None else math.inf
         birth.lanes += relative.size
         if not stored:
             self.found.step(largest)
         if not largest:
             return None
         wide = largest > 1.0 or relative.size > 1 << 20
-        birth.total += float(np.add.reduce(finite, axis=None, dtype=F64 if wide else None))
+        birth.total += float(np.add.reduce(relative, axis=None, dtype=F64 if wide else None))
         if largest > birth.largest:
             birth.type = kind
             self._example(birth, instruction, values, errors, got, error, relative.shape, top)
@@ -798,26 +795,35 @@ def _relative(got: Array, error: Array, kind: str, active: Array | None) -> Arra
     return relative if active is None else np.where(active, relative, relative.dtype.type(0))
 
 
-def _mend(got: Array, error: Array, relative: Array, shadows: Shadows | None, least: float) -> None:
-    """Mend the errors and the relative errors, of one shape, of results among which some, or some shadows, are not finite."""
-    wrong = np.flatnonzero(~(relative < math.inf))
+def _mend(got: Array, error: Array, relative: Array, whole: Array | None, least: float) -> int | None:
+    """Mend the errors, the relative errors and the shadows, of one shape, of results among which some, or some shadows, are not
+    finite. Gives the first whose relative error is infinite; there it counts as 0."""
+    shape = relative.shape
+    wrong = (~(relative < math.inf)).reshape(-1).nonzero()[0]
+    values, lost = _taken(got, shape, wrong).astype(np.float64), _taken(error, shape, wrong)
+    if whole is not None:
+        lost = _taken(whole, shape, wrong) - values
+    lost[np.isnan(lost)] = 0.0
+    size = np.abs(lost / np.maximum(np.abs(values), least)).astype(relative.dtype)
+    finite = np.isfinite(values)
+    if not finite.all():
+        if whole is not None:
+            lost = error_of(_taken(whole, shape, wrong), values)
+        size[~finite] = np.where(lost != 0, math.inf, 0.0)[~finite]
+    top = int(size.argmax())
+    endless = size.item(top) == math.inf
+    if endless:
+        size[size == math.inf] = 0.0
+    error.put(wrong, lost)
+    relative.put(wrong, size)
+    if whole is not None and whole.shape == shape:
+        whole.put(wrong, shadow_value(values, lost))
+    return wrong.item(top) if endless else None
 
-    def of(array: Array) -> Array:
-        return (
-            (array if array.shape == relative.shape else np.broadcast_to(array, relative.shape)).reshape(-1).take(wrong)
-        )
 
-    values = of(got).astype(np.float64)
-    lost = of(error) if shadows is None else error_of(shadows(of), values)
-    size = np.abs(lost / np.maximum(np.abs(values), least))
-    size[np.isnan(size)] = 0.0
-    size[~np.isfinite(values) & (lost != 0)] = math.inf
-    np.put(error, wrong, lost)
-    np.put(relative, wrong, size)
-
-
-def _same(array: Array, of: Callable[[Array], Array]) -> Array:
-    return of(array)
+def _taken(array: Array, shape: tuple[int, ...], places: Array) -> Array:
+    """Elements of an array that broadcasts to a shape."""
+    return (array if array.shape == shape else np.broadcast_to(array, shape)).reshape(-1).take(places)
 
 
 def _rows(group: Group, access: MemoryAccess) -> tuple[Array, Array]:
@@ -836,18 +842,26 @@ def _finite(error: Array) -> Array:
     return np.where(np.isfinite(error), error, 0.0)
 
 
-def _absorbed(values: Sequence[Array], got: Array) -> int:
-    """How many sums equal one of their terms although the other is not zero."""
-    first, second = (values[2], values[0]) if len(values) == 3 else (values[0], values[1])
-    same = got == first
-    other = same if len(values) == 3 or second is first else got == second
-    if not np.count_nonzero(same) and (other is same or not np.count_nonzero(other)):
-        return 0
+def _absorbed(values: Sequence[Array], got: Array, *, subtracts: bool) -> int:
+    """How many sums equal one of their terms although the other, or each factor of the other, is not zero."""
     if len(values) == 3:
-        same &= (second != 0) & (values[1] != 0)
+        terms = [(values[2], values[:2])]
     else:
-        same = (same & (second != 0)) | (other & (first != 0))
-    return int(np.count_nonzero(same & (got != 0) & np.isfinite(got))) if same.any() else 0
+        second = -values[1] if subtracts else values[1]
+        terms = [(values[0], [second])]
+        if second is not values[0]:
+            terms.append((second, values[:1]))
+    count = 0
+    for term, others in terms:
+        same = got == term
+        if same.item(same.argmax()):
+            places = same.reshape(-1).nonzero()[0]
+            sums = _taken(got, same.shape, places)
+            absorbed = (sums != 0) & np.isfinite(sums)
+            for other in others:
+                absorbed &= _taken(other, same.shape, places) != 0
+            count += int(np.count_nonzero(absorbed))
+    return count
 
 
 def _doubled(root: str, values: list[Array], errors: list[Array | None], got: Array) -> Array:

@@ -10,21 +10,33 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from warpsim.isa.exact import DTYPES, EXACT
+from warpsim.isa.exact import COMPARES, DTYPES, EXACT
 from warpsim.isa.spec import Scope
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import Step
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import as_array
 from warpsim.numerics.arrays import F64, Array
-from warpsim.observe.accuracy_values import NAMES, PARTS, Part, Recycled, Rule, Shadows, elements, part_of, shadow_value
+from warpsim.observe.accuracy_values import (
+    DECISION,
+    NAMES,
+    PARTS,
+    Part,
+    Recycled,
+    Rule,
+    elements,
+    part_of,
+    shadow_value,
+)
 from warpsim.program.program import Instruction
 
 MOVES = frozenset(("move", "select", "shuffle", "transpose", "decide", "compare"))
 """What gives no error where its sources have none."""
+Decided = Callable[[Group, Instruction, Array], None]
+"""Counts the threads that the shadow decides otherwise."""
 NO_FILE: dict[int, Array] = {}
 Note = Callable[
-    [Group, Instruction, "list[Array]", "list[Array | None]", Array, Array, None, str, Shadows], "Array | None"
+    [Group, Instruction, "list[Array]", "list[Array | None]", Array, Array, None, str, Array], "Array | None"
 ]
 """Counts the errors of results, and gives them; None if there are none."""
 
@@ -80,29 +92,59 @@ def plain_step(
         got = result if isinstance(result, np.ndarray) else as_array(group.read(slot))
         if got.dtype != dtype:
             got = part_of(got, part)
-        sources = list(map(wholes.of, keys, held, values, errors))
+        sources = [
+            value if error is None else wholes.of(key, one, value, error)
+            for key, one, value, error in zip(keys, held, values, errors, strict=True)
+        ]
         shape = got.shape
         for source in sources:
             if source.shape != shape:
                 shape = np.broadcast_shapes(shape, source.shape)
         shadow = exactly(*sources, out=take(shape), dtype=F64)
-        error, mended = np.subtract(shadow, got, out=take(shape), dtype=F64), False
-
-        def again(of: Callable[[Array], Array]) -> Array:
-            nonlocal mended
-            mended = True
-            given = zip(values, errors, strict=True)
-            return exactly(*[shadow_value(of(v), None if e is None else of(e)) for v, e in given])
-
-        noted = note(group, instruction, values, errors, got, error, None, rounded, again)
+        error = np.subtract(shadow, got, out=take(shape), dtype=F64)
+        noted = note(group, instruction, values, errors, got, error, None, rounded, shadow)
         if len(shadows) > 1 and not others.isdisjoint(shadows):
             without_errors(group, (slot,))
         group.set_shadow(name, slot, noted)
-        if noted is not None and not mended:
+        if noted is not None and noted.shape == shadow.shape:
             wholes.keep((slot, part), result, noted, shadow)
         return None
 
     return computed
+
+
+def compare_step(
+    rule: Rule, instruction: Instruction, step: Step, usual: Step, decided: Decided, wholes: Wholes
+) -> Step | None:
+    """The step of a comparison of all threads, without a third operand; None for another one."""
+    kind, compare = rule.rounding.kind, COMPARES.get(rule.rounding.to)
+    if rule.rounding.does != "compare" or compare is None or rule.guard is not None or len(rule.data) != 2:
+        return None
+    part, name, getters = (kind, 0), NAMES[kind, 0], rule.getters
+    slots = [-1 if o.register is None else o.register.index for o in rule.data]
+    keys, outputs = [(k, part) for k in slots], [o.registers[0] for o in elements(instruction.outputs) if o.registers]
+    others = PARTS.keys() - {name, NAMES[DECISION]}
+
+    def compared(machine: Machine, group: Group) -> object:
+        values = [get(machine, group) for get in getters]
+        shadows, env = group.shadows, group.env
+        if not others.isdisjoint(shadows):
+            return usual(machine, group)  # a bf16 may stand in an f32
+        file = shadows.get(name, NO_FILE)
+        wide = [wholes.of(key, env[k], v, file.get(k)) for key, k, v in zip(keys, slots, values, strict=True)]
+        otherwise = None
+        if wide[0] is not values[0] or wide[1] is not values[1]:
+            otherwise = compare(*wide) ^ compare(*values)
+            if otherwise.item(otherwise.argmax()):
+                decided(group, instruction, otherwise)
+            else:
+                otherwise = None
+        step(machine, group)
+        for slot in outputs:
+            group.set_shadow(NAMES[DECISION], slot, otherwise)
+        return None
+
+    return compared
 
 
 def other_step(rule: Rule | None, instruction: Instruction, step: Step, usual: Step) -> Step:

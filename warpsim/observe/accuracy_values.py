@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def shadow_value(value: Array, error: Array | None) -> Array:
     if error is None:
         return value.astype(np.float64)
     whole = np.add(value, error, dtype=np.float64)
-    if not math.isfinite(value.sum(dtype=np.float32 if value.dtype.itemsize < 8 else None)):
+    if not math.isfinite(np.add.reduce(value, axis=None, dtype=np.float32 if value.dtype.itemsize < 8 else None)):
         whole = np.where(np.isfinite(value) | (error == 0), whole, error)
     return whole
 
@@ -176,7 +176,3 @@ def rule_of(group: Group, instruction: Instruction) -> Rule | None:
         guard_of(instruction),
         source_getter(group.plan, address) if address is not None and cells else None,
     )
-
-
-Shadows = Callable[[Callable[[Array], Array]], Array]
-"""Computes the shadows of some results, given what takes some elements of an array."""

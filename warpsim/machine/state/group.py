@@ -417,9 +417,10 @@ class Group:
         """Whether its register values may have shadows."""
         return bool(self.shadows or self.frame.shadows)
 
-    @property
-    def may_read_shadows(self) -> bool:
-        """Whether it may read a value that has a shadow before the end of its block."""
+    def may_read_shadows(self, names: frozenset[str] | None) -> bool:
+        """Whether it may read a value that has a shadow before the end of its block; given ``names``, one of those."""
+        if names is not None and names.isdisjoint(self.shadows) and names.isdisjoint(self.frame.shadows):
+            return False
         if self.shadows or not self.frame.shadows:
             return bool(self.shadows)
         block = self.plan.blocks[self.block]
