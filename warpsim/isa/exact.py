@@ -41,7 +41,8 @@ EXACT: dict[str, Callable[..., Array]] = {
     "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "neg": np.negative, "abs": np.abs, "min": np.fmin, "max": np.fmax,
 }  # fmt: skip
 """The real functions that instructions round. With ``dtype``, computed in that type, with ``out`` into that array."""
-SUMS = frozenset({"add", "sub", "fma", "mad"})
+DIFFERENCE = "sub"
+SUMS = frozenset({"add", DIFFERENCE, "fma", "mad"})
 GROWS = SUMS | {"mma", "wgmma"}
 """Operations in which numbers may cancel."""
 FUSED = "fma"

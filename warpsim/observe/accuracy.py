@@ -18,7 +18,20 @@ from functools import partial
 import attrs
 import numpy as np
 
-from warpsim.isa.exact import COMPARES, DOUBLED, DTYPES, EXACT, FUSED, HALF, LEAST, LOGIC, PRECISION, SUMS, two_sum
+from warpsim.isa.exact import (
+    COMPARES,
+    DIFFERENCE,
+    DOUBLED,
+    DTYPES,
+    EXACT,
+    FUSED,
+    HALF,
+    LEAST,
+    LOGIC,
+    PRECISION,
+    SUMS,
+    two_sum,
+)
 from warpsim.isa.traits import Ending
 from warpsim.machine.binding.warp_steps import spread, warp_ports
 from warpsim.machine.hooks import READ, MemoryAccess
@@ -707,7 +720,7 @@ class Accuracy(Watcher):
         known = self._known.get(id(instruction)) or self._of(group, instruction)
         birth = known.births[stored] or self._birth(group, instruction, kind, stored=stored)
         if known.adds and not stored and len(values) > 1:
-            birth.kinds["absorption"] += _absorbed(values, got, subtracts=instruction.form.root == "sub")
+            birth.kinds["absorption"] += _absorbed(values, got, subtracts=instruction.form.root == DIFFERENCE)
         if not error.item(0) and not error.any():
             birth.lanes += max(got.size, error.size)
             if not stored:
