@@ -36,10 +36,15 @@ def test_as_recorded():
     assert differing(0, 120) == []
 
 
-@pytest.mark.long
-def test_all_as_recorded():
-    """The same for all programs."""
-    assert {k for at in range(0, foldings.COUNT, 100) for k in differing(at, at + 100)} <= LATE
+parts = pytest.mark.parametrize(
+    "part", [pytest.param(4, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.sweep)]
+)
+
+
+@parts
+def test_all_as_recorded(part):
+    """The same for all programs, and for every fourth hundred."""
+    assert {k for at in range(100, foldings.COUNT, 100 * part) for k in differing(at, at + 100)} <= LATE
 
 
 def test_parts_of_a_constant():
@@ -62,10 +67,11 @@ def test_more_as_recorded():
     assert set(differing(0, 120, MORE, "foldings_h100.npz")) <= NANS
 
 
-@pytest.mark.long
-def test_all_of_more_as_recorded():
-    """The same for all of these."""
-    found = {k for at in range(0, foldings.COUNT, 100) for k in differing(at, at + 100, MORE, "foldings_h100.npz")}
+@parts
+def test_all_of_more_as_recorded(part):
+    """The same for all of these, and for every fourth hundred."""
+    starts = range(100, foldings.COUNT, 100 * part)
+    found = {k for at in starts for k in differing(at, at + 100, MORE, "foldings_h100.npz")}
 
     assert found <= NANS
 

@@ -70,7 +70,7 @@ def test_what_is_known_holds() -> None:
     assert partly > 20
 
 
-@pytest.mark.long
-def test_what_is_known_always_holds() -> None:
+@pytest.mark.parametrize("draws", [pytest.param(10, marks=pytest.mark.long), pytest.param(60, marks=pytest.mark.sweep)])
+def test_what_is_known_always_holds(draws: int) -> None:
     """Many of each."""
-    assert wrong(60)[1] == []
+    assert wrong(draws)[1] == []

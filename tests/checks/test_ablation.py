@@ -20,7 +20,7 @@ SYNCHRONISES = re.compile(
 
 def rows():
     """(kernel, line, what follows) of each row; of a kernel's rows with one answer (rule and severity), the second and
-    later ones are long."""
+    later ones are long, and a matter of the sweep where the first is long."""
     text = (Path(__file__).parent / "data" / "ablations.txt").read_text()
     seen = set()
     for line in text.split("\n"):
@@ -33,7 +33,7 @@ def rows():
                 or answer in seen
                 or (name in SILENT_LONG and rest.startswith("silent: "))
             )
-            marks = [pytest.mark.long] * long
+            marks = [pytest.mark.sweep if answer in seen and name in LONG else pytest.mark.long] * long
             seen.add(answer)
             yield pytest.param(name, int(number), rest, id=f"{name}-{number}", marks=marks)
 

@@ -9,7 +9,7 @@ import pytest
 import warpsim
 from warpsim.debug import DebugError, Session
 
-SAMPLES = 150, 20_000
+SAMPLES = 150, 2_000
 TEXT = """.version 8.6
 .target sm_90
 .address_size 64
@@ -77,8 +77,9 @@ def test_a_sample():
     draw(random.Random(1), SAMPLES[0])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=pytest.mark.long if seed < 3 else pytest.mark.sweep) for seed in range(10)]
+)
 def test_many(seed):
     """Of them."""
-    draw(random.Random(100 + seed), SAMPLES[1] // 10)
+    draw(random.Random(100 + seed), SAMPLES[1])

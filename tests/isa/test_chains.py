@@ -12,9 +12,14 @@ import pytest
 import chains
 
 FEW = 8
+PARTS = [
+    slice(FEW),
+    pytest.param(slice(FEW, None, 4), marks=pytest.mark.long),
+    pytest.param(slice(FEW, None), marks=pytest.mark.sweep),
+]
 
 
-@pytest.mark.parametrize("part", [slice(FEW), pytest.param(slice(FEW, None), marks=pytest.mark.long)])
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("recorded", ["chains_h200", "exchanges_h200"])
 def test_registers(recorded: str, part: slice) -> None:
     """All bits of all registers, in all threads."""

@@ -11,7 +11,7 @@ from warpsim.host.cases import Case
 
 HERE = Path(__file__).parent.parent
 RECORDED = np.load(HERE / "data" / "boxes_h100.npz")
-SHARE = 80
+SHARE, LONG_SHARE = 80, 8
 
 
 def verdict(case, arrays, text):
@@ -43,9 +43,15 @@ def test_some_random_boxes():
 
 
 @pytest.mark.long
+def test_more_random_boxes():
+    """Every eighth."""
+    compare(n for n in range(0, len(RECORDED["verdicts"]), LONG_SHARE) if n % SHARE)
+
+
+@pytest.mark.sweep
 def test_all_random_boxes():
     """The others."""
-    compare(n for n in range(len(RECORDED["verdicts"])) if n % SHARE)
+    compare(n for n in range(len(RECORDED["verdicts"])) if n % LONG_SHARE)
 
 
 def test_every_verdict_was_given():

@@ -114,7 +114,9 @@ def outcome(text: str) -> object:
         return [finding.headline() for finding in error.findings]
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "count", [3, pytest.param(80, marks=pytest.mark.long), pytest.param(1000, marks=pytest.mark.sweep)]
+)
 @pytest.mark.parametrize("name", ["scan_lookback", "softmax_triton"])
 def test_changed_programs_are_the_same(name, count):
     """With an operand exchanged, a text is refused or becomes the same program, however it is read."""

@@ -57,7 +57,7 @@ def test_some_instructions_round_trip(operands):
 
 
 @pytest.mark.long
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(OPERANDS, max_size=4))
 def test_any_instruction_round_trips(operands):
     """Many."""

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -205,7 +206,7 @@ for (const e of document.querySelectorAll('.lab .warpsim *'))
     faults.push('pale: ' + e.textContent.slice(0, 40));
 for (const e of document.querySelectorAll('.lab svg'))
   if (box(e).width < e.viewBox.baseVal.width) faults.push('shrunk');
-document.body.dataset.faults = JSON.stringify(faults);
+parent.document.body.dataset[NAME] = JSON.stringify(faults);
 """
 
 
@@ -213,12 +214,15 @@ document.body.dataset.faults = JSON.stringify(faults);
 @pytest.mark.parametrize("dark", [False, True])
 def test_notebooks_look(shown, browser, tmp_path, dark):
     """No cell covers the next, text has a fixed width and stands out from its ground, pictures keep their size."""
+    page, frames = tmp_path / "page.html", ""
     for name, thing in shown.items():
-        page = tmp_path / f"{name}.html"
-        page.write_text(
+        inside = (
             f"<!doctype html><meta charset=utf-8><style>{JUPYTER}</style><body><div class=lab>{thing._repr_html_()}</div>"
-            f"<script>{MEASURE}</script>",
-            encoding="utf-8",
+            f"<script>const NAME = '{name}';{MEASURE}</script>"
         )
-        found = re.search(r'data-faults="([^"]*)"', browser.dom(page, dark=dark))
-        assert json.loads(found[1].replace("&quot;", '"')) == [], name
+        frames += f'<iframe width=1200 height=900 srcdoc="{escape(inside)}"></iframe>'
+    page.write_text(f"<!doctype html><meta charset=utf-8><body>{frames}", encoding="utf-8")
+    body = re.search(r"<body[^>]*>", browser.dom(page, dark=dark))[0]
+    found = {name: json.loads(unescape(faults)) for name, faults in re.findall(r'data-(\w+)="([^"]*)"', body)}
+
+    assert found == {name: [] for name in shown}
