@@ -19,6 +19,7 @@ from warpsim.cache import digest, write_object
 from warpsim.isa.spec import REGISTRY
 from warpsim.program import build, load, stored
 from warpsim.program.program import Function, Instruction, Program
+from warpsim.program.uses import uses_of
 
 TOP = Path(__file__).parents[2]
 TEXTS = sorted([*(TOP / "programs").glob("*/*.ptx"), *(TOP / "tests" / "cases").glob("*/*.ptx")])
@@ -75,8 +76,9 @@ def facts(made: object) -> object:
     """Everything that a program says; ops, which are equal to themselves alone, are taken apart."""
     match made:
         case Program():
-            fields = [name for name in Program.__slots__ if name not in ("functions", "symbols", "__weakref__")]
-            return [getattr(made, name) for name in fields], [facts(f) for f in made.functions.values()]
+            others = ("functions", "symbols", "uses", "__weakref__")
+            fields = [getattr(made, name) for name in Program.__slots__ if name not in others]
+            return fields, [facts(f) for f in made.functions.values()], uses_of(made)
         case Function():
             rest = made.name, made.entry, made.params, made.returns, made.variables, made.directives, made.linkage
             code = [facts(instruction) for instruction in made.code], [facts(each) for each in made.kinds]

@@ -14,10 +14,10 @@ from warpsim.checks.race import RULE as RACE
 from warpsim.checks.undefined_registers import RULE as UNINITIALISED
 from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.written import WrittenBytes
-from warpsim.machine.plan import Uses
 from warpsim.machine.state.launch import BATCH_BYTES, LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.watcher import Watcher
+from warpsim.program.program import Uses
 
 KINDS: Note[dict[frozenset[str], list[Callable[[], Watcher]]]] = Note("watchers")
 

@@ -64,9 +64,9 @@ def _status(words: list[str]) -> int:
 def _run(words: list[str]) -> int:
     from importlib import import_module
 
-    from warpsim.cli.grammar import parser, spelled
+    from warpsim.cli.grammar import command_in, parser, spelled
 
-    options = parser().parse_args(spelled(words))
+    options = parser(command_in(words)).parse_args(spelled(words))
     options.words, options.then = words, []
     from warpsim.errors import LaunchError, WarpsimError
     from warpsim.host.options import resolve_checks

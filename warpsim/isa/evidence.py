@@ -7,6 +7,7 @@ tools/recordings/fidelity.py makes it.
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 from warpsim.isa.spec import Form
 from warpsim.records import frozen
@@ -42,9 +43,7 @@ COMPUTED = Evidence(EXACT, "arithmetic of the tests")
 
 @functools.cache
 def _table() -> dict[tuple[str, str], Evidence]:
-    from importlib import resources
-
-    text = resources.files("warpsim.isa").joinpath("fidelity.txt").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("fidelity.txt").read_text(encoding="utf-8")
     rows = [line.split("\t") for line in text.splitlines()]
     return {(root, form): Evidence(standing, source) for root, form, standing, source in rows}
 

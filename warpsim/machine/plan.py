@@ -38,7 +38,8 @@ from warpsim.machine.state.notes import no_notes
 from warpsim.machine.values import Affine, Array, Value
 from warpsim.program.load import no_collection, program_of
 from warpsim.program.mangling import source_name
-from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
+from warpsim.program.program import Function, Instruction, Operand, Param, Program, Uses, Variable
+from warpsim.program.uses import uses_of
 from warpsim.records import frozen
 from warpsim.types import ScalarType, StateSpace
 
@@ -362,37 +363,6 @@ def _may_lead(space: str, kind: str) -> bool:
     """Whether an access to a state space may go to a kind of memory."""
     name = space_of(space)
     return name.startswith(kind) or name == "" or name == "param"
-
-
-@frozen
-class Uses:
-    """What the instructions of a module use: the async proxy (wgmma, bulk copies, tcgen05); anything asynchronous (these,
-    cp.async, mbarriers); tcgen05; setmaxnreg; wmma fragments; clusterlaunchcontrol."""
-
-    async_proxy: bool
-    asynchronous: bool
-    tensor_memory: bool
-    register_counts: bool
-    fragments: bool
-    cancels: bool
-
-
-def uses_of(program: Program) -> Uses:
-    """Examine every instruction once."""
-    ports: set[str] = set()
-    families, counts, fragments = set(), False, False
-    for function in program.functions.values():
-        for instruction in function.kinds:
-            traits = instruction.traits
-            ports |= instruction.form.ports
-            if traits.asynchronous is not None:
-                families.add(traits.asynchronous.family)
-            counts |= bool(traits.register_count)
-            fragments |= bool(traits.opaque_fragments)
-    tensor = Family.TCGEN05 in families or "tensor" in ports
-    proxy = tensor or bool(families & {Family.WGMMA, Family.BULK, Family.CANCEL})
-    asynchronous = tensor or bool(ports & {"async_groups", "bulk", "shared_matrix", "objects"})
-    return Uses(proxy, asynchronous, tensor, counts, fragments, "cluster_launches" in ports)
 
 
 @functools.cache

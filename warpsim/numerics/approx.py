@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -21,9 +22,7 @@ SIGN = np.uint32(0x80000000)
 @lru_cache(maxsize=1)
 def coefficients() -> dict[str, Array]:
     """Those of the functions' pieces, by their names."""
-    from importlib.resources import files
-
-    with (files("warpsim.numerics") / "tables.npz").open("rb") as f, np.load(f, allow_pickle=False) as stored:
+    with np.load(Path(__file__).with_name("tables.npz"), allow_pickle=False) as stored:
         return {name: stored[name].astype(np.int64) for name in stored.files}
 
 

@@ -361,6 +361,19 @@ class Function:
 
 
 @frozen
+class Uses:
+    """What the instructions of a module use: the async proxy (wgmma, bulk copies, tcgen05); anything asynchronous (these,
+    cp.async, mbarriers); tcgen05; setmaxnreg; wmma fragments; clusterlaunchcontrol."""
+
+    async_proxy: bool
+    asynchronous: bool
+    tensor_memory: bool
+    register_counts: bool
+    fragments: bool
+    cancels: bool
+
+
+@frozen
 class Program:
     """A loaded module. ``externs`` are declared functions without a body (``vprintf``, ``malloc`` ...). ``debug``: it is compiled
     for debugging (``.target sm_90, debug``): the assembler then does not optimise. ``files`` are CUDA's, by number."""
@@ -378,5 +391,7 @@ class Program:
     sections: tuple[ast.Section, ...] = attrs.field(repr=False)
     file: str = "<ptx>"
     lines: tuple[str, ...] = attrs.field(repr=False, default=())
+    uses: Uses | None = attrs.field(repr=False, default=None)
+    """Cached by `warpsim.program.stored`."""
     symbols: Any = attrs.field(default=None, init=False, eq=False, repr=False)
     """The variables of C++, cached by `warpsim.debug.symbols.symbols_of`."""

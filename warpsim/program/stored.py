@@ -35,9 +35,11 @@ from warpsim.program.program import (
     Program,
     Register,
     Relocation,
+    Uses,
     Variable,
     once,
 )
+from warpsim.program.uses import uses_of
 from warpsim.ptx.ast import Section
 from warpsim.types import TYPES, ScalarType, StateSpace
 
@@ -98,8 +100,9 @@ def keep(name: str, program: Program) -> Program:
         called: attrs.evolve(function, made=_later, samples=function.samples and _later)
         for called, function in functions.items()
     }
+    bare_program = attrs.evolve(program, functions=bare, source="", lines=(), uses=uses_of(program))
     try:
-        write_object(name, _dumped((attrs.evolve(program, functions=bare, source="", lines=()), _dumped(kinds))))
+        write_object(name, _dumped((bare_program, _dumped(kinds))))
     except _Unkept:
         return program
 
@@ -148,7 +151,7 @@ def _loaded(data: bytes) -> object:
 
 Kind = tuple[str, int, str, tuple[str, ...], tuple[tuple[str, object], ...]]
 """An opcode, which of its forms it is, and an `Op`: text, modifiers and slots."""
-_RECORDS = (Body, Function, Instruction, Param, Program, Register, Section, Variable)
+_RECORDS = (Body, Function, Instruction, Param, Program, Register, Section, Uses, Variable)
 _TUPLES = (Operand, Relocation, Span)
 
 
