@@ -174,12 +174,14 @@ def test_what_is_worth_compiling_later():
 # ---- an engine that comes later --------------------------------------------------------------------
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """Seconds of the clock, and of the thread."""
-    now = SimpleNamespace(clock=100.0, thread=10.0)
-    monkeypatch.setattr(serving.time, "perf_counter", lambda: now.clock)
-    monkeypatch.setattr(serving.time, "thread_time", lambda: now.thread)
+@pytest.fixture(params=[1, 4])
+def clock(monkeypatch, request):
+    """Seconds of the clock, and of the thread, on the machine that the constants are for; the tests' own is as fast, or slow."""
+    now, slow = SimpleNamespace(clock=100.0, thread=10.0), request.param
+    for module in (costs, serving):
+        monkeypatch.setattr(module, "slowness", lambda: slow)
+    monkeypatch.setattr(serving.time, "perf_counter", lambda: slow * now.clock)
+    monkeypatch.setattr(serving.time, "thread_time", lambda: slow * now.thread)
     taken = costs.Interpreted()
     monkeypatch.setattr(serving, "interpreted", lambda: taken)
     now.interpreted = taken

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
 from collections.abc import Callable, Hashable, Iterable
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +23,7 @@ from warpsim.native.compiling.images import Function, function_at
 from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.matrix.kernels import Plain, Warp, warp_kernel, warpgroup_kernel
 from warpsim.native.matrix.plans import mma_plan, plain_plan, sparse_plan, wgmma_product, wmma_plain_plan, wmma_plan
-from warpsim.native.tiering.cost import FIRST_SHARE, PRODUCT, QUEUED_SHARE, Account, Policy, share_of
+from warpsim.native.tiering.cost import FIRST_SHARE, PRODUCT, QUEUED_SHARE, Account, Policy, share_of, spent
 from warpsim.numerics.arrays import Array, DType
 from warpsim.records import frozen
 
@@ -107,9 +106,9 @@ class Codes:
 
     def timed(self, key: Hashable, body: Callable[[], T]) -> T:
         """A body's result; its time is accounted for."""
-        began = time.perf_counter()
+        began = spent()
         result = body()
-        self.account(key).interpreted += time.perf_counter() - began
+        self.account(key).interpreted += spent() - began
         return result
 
 

@@ -20,7 +20,7 @@ from warpsim.native.runtime.lane_tables import tables_of
 from warpsim.native.runtime.memory import wants_copy
 from warpsim.native.runtime.run import Runner
 from warpsim.native.runtime.scratch import Scratch
-from warpsim.native.tiering.cost import LANE, STEP, Policy, has_spare_core, share_of
+from warpsim.native.tiering.cost import LANE, STEP, Policy, has_spare_core, share_of, spent
 from warpsim.native.tiering.enqueue import enqueue_urgent
 from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Profile, Request
 
@@ -160,7 +160,7 @@ class Calls:
             return None
         before, runner = machine.launch.thread_instructions, self.runner
         # The thread's own time: that of a busy machine would condemn regions at random.
-        began = time.thread_time() if entry.on_trial else 0.0
+        began = spent() if entry.on_trial else 0.0
         outcome = runner.run(machine, group, code, tables, values, limit, back_edges, through=through, room=room)
         if outcome is Outcome.STOPPED:
             self._reach, self._held = back_edges // 2 if region.loops else 0, len(region.slices)
@@ -173,7 +173,7 @@ class Calls:
             if entry.on_trial:
                 interpreted = max(done, region.size * selection.n) * (STEP / selection.n + LANE)
                 interpreted *= 1 + entry.options.keeps  # a session looks at each step, which costs as much again
-                entry.record_trial(0.0 if self.policy is Policy.AT_ONCE else time.thread_time() - began, interpreted)
+                entry.record_trial(0.0 if self.policy is Policy.AT_ONCE else spent() - began, interpreted)
         return outcome
 
     def _back_edges(self, group: Group, region: Region, room: int | None) -> int:
@@ -256,12 +256,12 @@ class Calls:
         """Compile under the profile's lock and account for the time; None if another thread holds it."""
         if not profile.lock.acquire(blocking=self.policy is Policy.AT_ONCE):
             return None
-        began, used = time.perf_counter(), time.thread_time()
+        began, used = time.perf_counter(), spent()
         try:
             return do()
         finally:
             profile.lock.release()
-            profile.account.compiled += time.thread_time() - used
+            profile.account.compiled += spent() - used
             self.budget.compiling += time.perf_counter() - began
 
 

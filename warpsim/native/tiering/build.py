@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Sequence
 
@@ -15,7 +14,7 @@ from warpsim.native.regions.options import Place, Variant
 from warpsim.native.regions.region import RegionFormer
 from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.inputs import InputKind
-from warpsim.native.tiering.cost import QUEUED_SHARE, Policy, rate
+from warpsim.native.tiering.cost import QUEUED_SHARE, Policy, rate, spent
 from warpsim.native.tiering.entry_points import WAITING, EntryPoint, Profile, Request
 
 LEAST = 3
@@ -46,7 +45,7 @@ def emitted(
 
 def compile_region(profile: Profile, place: Place, entry: EntryPoint, made: RegionModule) -> CompiledRegion | None:
     """Compile a module; None where LLVM rejects it."""
-    began, kept, lines = time.thread_time(), made.kept, made.lines
+    began, kept, lines = spent(), made.kept, made.lines
     try:
         code, linked = compile_module(made)
     except Invalid as problem:
@@ -54,7 +53,7 @@ def compile_region(profile: Profile, place: Place, entry: EntryPoint, made: Regi
         warnings.warn(f"a part of a kernel is interpreted, please report why: {problem}", RuntimeWarning, stacklevel=2)
         return None
     if not kept:
-        rate().record(lines, time.thread_time() - began)
+        rate().record(lines, spent() - began)
     if entry.region is code.region:
         profile.records.keep(place, entry.options, (code.given, code.variant), code, made.name, linked)
     return code
@@ -78,7 +77,7 @@ def compile_queued(requests: Sequence[Request]) -> None:
     """Serve requests in the background, as far as they pay."""
     for request in requests:
         profile, entry = request.profile, request.entry
-        began = time.thread_time()
+        began = spent()
         if request.signature is None:
             with profile.lock:
                 if not entry.formed and (request.now or not profile.covers(request.place)):
@@ -94,4 +93,4 @@ def compile_queued(requests: Sequence[Request]) -> None:
                     entry.put(request.signature, code)
             else:
                 entry.codes.pop(request.signature, None)
-        profile.account.compiled += time.thread_time() - began
+        profile.account.compiled += spent() - began

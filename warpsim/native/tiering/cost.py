@@ -5,11 +5,15 @@ from __future__ import annotations
 import enum
 import os
 import sys
+import time
 from functools import lru_cache
 
 from warpsim.cache import digest, has_note, note
 from warpsim.version import VERSION
 
+ADDITION = 37e-9
+"""CPU seconds of an addition in a loop of Python where the times below were measured. All are those of that machine, and what is
+measured here is compared with them as if it had been there (`spent`)."""
 HOT = 0.02
 """Seconds of interpretation that make an entry point hot, and a launch worth a note."""
 STEP, LANE = 8e-6, 1e-9
@@ -75,6 +79,23 @@ LAUNCHES = 0.05
 """Seconds that launches take before the engine is imported."""
 PRODUCTS = 0.02
 """Seconds that products of matrices take before their machine code is imported."""
+
+
+@lru_cache(maxsize=1)
+def slowness() -> float:
+    """How many times as long Python takes on this machine; 1 where its clock is too coarse to tell."""
+    taken = []
+    for _ in range(3):
+        began, total = time.thread_time(), 0
+        for number in range(2000):
+            total += number
+        taken.append(time.thread_time() - began)
+    return min(taken) / (2000 * ADDITION) or 1.0
+
+
+def spent() -> float:
+    """The thread's CPU seconds, of that machine."""
+    return time.thread_time() / slowness()
 
 
 class Interpreted:

@@ -12,7 +12,7 @@ from warpsim.isa.traits import Matrix
 from warpsim.machine.hooks import Listener
 from warpsim.machine.state.launch import LaunchState
 from warpsim.native.regions.options import Stops
-from warpsim.native.tiering.cost import LAUNCHES, interpreted, policy_of
+from warpsim.native.tiering.cost import LAUNCHES, interpreted, policy_of, slowness, spent
 from warpsim.native.tiering.notes import on_disk
 
 if TYPE_CHECKING:
@@ -131,14 +131,14 @@ class DeferredEngine:
         self._make = make
         self._interpreted = interpreted()
         self._engine: CompiledEngine | None = None
-        self._began = time.thread_time()
-        self._look = time.perf_counter() + LAUNCHES - self._interpreted.launches
+        self._began = spent()
+        self._look = time.perf_counter() + (LAUNCHES - self._interpreted.launches) * slowness()
         """When to read the thread's CPU time next: it is dearer to read than the clock, and never ahead of it."""
 
     def _wanted(self) -> CompiledEngine | None:
         if self._engine is None and time.perf_counter() > self._look:
-            left = LAUNCHES - self._interpreted.launches - (time.thread_time() - self._began)
-            self._look += max(left, 0.0)
+            left = LAUNCHES - self._interpreted.launches - (spent() - self._began)
+            self._look += max(left, 0.0) * slowness()
             if left < 0.0:
                 self._import()
         return self._engine
@@ -200,6 +200,6 @@ class DeferredEngine:
     def over(self) -> None:
         """The launch is over."""
         if self._engine is None:
-            self._interpreted.launches += time.thread_time() - self._began
+            self._interpreted.launches += spent() - self._began
         else:
             self._engine.over()

@@ -5,7 +5,6 @@ The compiler is imported with the first region: an interpreted launch does not w
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from warpsim.native.tiering.cost import (
     has_spare_core,
     interpreted,
     share_of,
+    spent,
 )
 from warpsim.native.tiering.enqueue import enqueue, enqueue_urgent
 from warpsim.native.tiering.entry_points import Budget, EntryPoint, Profile, Request
@@ -277,9 +277,9 @@ class Bodies:
         return self._matrices.of(instruction)
 
     def _timed(self, body: Body, operands: tuple[object, ...], ports: dict[str, object]) -> Any:
-        began = time.perf_counter()
+        began = spent()
         result = body(*operands, **ports)
-        self._interpreted.products += time.perf_counter() - began
+        self._interpreted.products += spent() - began
         return result
 
     def over(self) -> None:
