@@ -273,9 +273,9 @@ def test_signed_nibbles():
         assert out[lane, number] == sum(v << 8 * k for k, v in enumerate(signed))
 
 
-@pytest.mark.parametrize(("version", "good"), [("9.0", True), ("9.4", True), ("9.5", False), ("10.0", False)])
+@pytest.mark.parametrize(("version", "good"), [("9.0", True), ("9.5", True), ("9.6", False), ("10.0", False)])
 def test_versions(version, good):
-    """Up to 9.4."""
+    """Up to 9.5."""
     text = f".version {version}\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
     if good:
         warpsim.load(text)
@@ -301,6 +301,22 @@ def test_targets_of_9_4(target):
 def test_opcodes_that_are_not_run():
     """None of them is declared: a wrong form of one that is, is illegal."""
     assert unsupported.OPCODES.isdisjoint(spec.opcodes())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sin.approx.ftz.2pi.f32 %f1, %f2;",
+        "fence.alias.sync_restrict::read.release.sys;",
+        "cp.async.bulk.wait_group.sync_restrict::proxy::async 0;",
+        "tensormap.query.alloc_class_large %p1, [%d1];",
+    ],
+)
+def test_forms_of_9_5_are_named_as_unsupported(line):
+    """They are PTX, and do not run."""
+    with pytest.raises(warpsim.PtxError) as caught:
+        warpsim.load(ONE_THREAD.replace("9.4", "9.5").format(body=line, target="sm_100a"))
+    assert [finding.rule for finding in caught.value.findings] == ["unsupported"]
 
 
 ONE_THREAD = """.version 9.4

@@ -10,13 +10,17 @@ MODIFIERS: dict[str, frozenset[str]] = {
     for root, words in {
         "add": "noftz",
         "applypriority": "async",
+        "cos": "2pi",
         "cp": "im2col_no_offs::w multicast::cluster::16b multicast::cluster::32b override::global_address"
-        " override::global_dim override::global_dim_stride",
+        " override::global_dim override::global_dim_stride sync_restrict::proxy::async",
         "cvt": "pzo scaled::n1::ue8m0 ue5m3x2 scaled",
+        "fence": "sync_restrict::read",
         "mbarrier": "layout::v1 multicast::cluster::16b multicast::cluster::32b phase_type::conditional",
         "set": "u8x4 s8x4 u16x2 s16x2",
+        "sin": "2pi",
         "sured": "p",
         "tcgen05": "exclusive spcompress",
+        "tensormap": "alloc_class alloc_class_large query",
         "tld4": "v2 f16x2",
     }.items()
 }

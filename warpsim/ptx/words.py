@@ -41,7 +41,7 @@ NEWER: dict[str, tuple[int, tuple[int, int]]] = {
 """The target and PTX version that introduced a directive."""
 
 MODULE_DIRECTIVES = frozenset({"pragma", "file", "alias"})
-NEWEST = (9, 4)
+NEWEST = (9, 5)
 VERSIONS = frozenset(
     (major, minor)
     for major, last in ((1, 5), (2, 3), (3, 2), (4, 3), (5, 0), (6, 5), (7, 8), (8, 8), NEWEST)
