@@ -106,11 +106,11 @@ class Uninitialised(WrittenBytes):
         for space in (machine.batch.shared, machine.batch.local):
             space.shadow = WrittenBits(space.size, space.n_columns)
         plan = machine.launch.plan
-        reserved, top = np.arange(0, plan.shared.reserved, 4), plan.main.stack_word
-        for name, words in (("shared", reserved), ("local", np.array([] if top is None else [top], np.int64))):
-            if words.size:
+        reserved, top = plan.shared.reserved, plan.main.stack_word
+        for name, words in (("shared", range(0, reserved, 4)), ("local", () if top is None else (top,))):
+            if words:
                 bits = shadow(machine, name)
-                bits.mark(words[:, None], np.arange(bits.n_columns), 4, None, rows=True)
+                bits.mark(np.array(words)[:, None], np.arange(bits.n_columns), 4, None, rows=True)
 
     def function_entered(self, machine: Machine, group: Group) -> None:
         """Mark registers that are read before they are written as undefined, whatever the frame contained. Those of a

@@ -79,7 +79,7 @@ class Driver:
     def from_environment(cls, **more: Any) -> Driver:
         """Make a driver from the ``WARPSIM_`` environment variables."""
         asked = os.environ.get
-        options: Keywords = {}
+        options: Keywords = {"engine": asked("WARPSIM_ENGINE") or "auto"}  # read once: each launch would read it
         for name, make in (("max_instructions", int), ("max_seconds", float), ("async_effects", str)):
             if word := asked(f"WARPSIM_{name.upper()}"):
                 options[name] = None if word == "none" else make(word)

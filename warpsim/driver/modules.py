@@ -192,12 +192,13 @@ class Function:
 
     def check(self) -> None:
         """Raise an error if its module has been unloaded."""
-        require(not self.module.unloaded, f"the module of {self.name} has been unloaded", Result.INVALID_HANDLE)
+        if self.module.unloaded:
+            raise DriverError(Result.INVALID_HANDLE, f"the module of {self.name} has been unloaded")
 
     @property
     def parameter_bytes(self) -> int:
         """Size of the parameter block."""
-        return max([p.offset + p.size for p in self.kernel.params], default=0)
+        return self.kernel.function.parameter_bytes
 
     @property
     def static_shared(self) -> int:

@@ -46,7 +46,7 @@ def pack(function: Function, args: Arguments, device: Device, mapped: list[int])
             f"{name} takes {len(params)} arguments, not {len(args)}: "
             + ", ".join(f"{p.name} (.{p.type.name})" for p in params)
         )
-    block = bytearray(_size(function))
+    block = bytearray(function.parameter_bytes)
     values: list[object] = []
     arrays: list[Array] = []
     param = None
@@ -92,14 +92,9 @@ def refused(function: Function, param: Param, error: LaunchError) -> LaunchError
     return LaunchError(f"argument {index} ({param.name}, .{param.type.name}) of {function.name}: {error}")
 
 
-def _size(function: Function) -> int:
-    """The size of the parameter block in bytes."""
-    return max([param.offset + param.size for param in function.params], default=0)
-
-
 def _packed(function: Function, block: bytes) -> bytes:
     """A parameter block packed by the caller. It may be longer than the parameters, as a driver's may be."""
-    size = _size(function)
+    size = function.parameter_bytes
     if len(block) < size:
         raise LaunchError(f"{function.name} takes {size} bytes of parameters, not {len(block)}")
     return block[:size]

@@ -47,7 +47,7 @@ class _Handles:
     def all(self) -> list[Opaque]:
         """Every object that has a handle."""
         with self._lock:
-            return list(self._objects.values())
+            return list(self._objects.values()) if self._objects else []
 
 
 HANDLES = _Handles()

@@ -502,5 +502,8 @@ def opcodes_of(state: LaunchState) -> dict[str, int]:
     opcodes: dict[str, int] = {}
     for block, n_warps in state.counts.items():
         for name, times in block.names.items():
-            opcodes[name] = opcodes.get(name, 0) + times * n_warps
+            if name in opcodes:
+                opcodes[name] += times * n_warps
+            else:
+                opcodes[name] = times * n_warps
     return opcodes

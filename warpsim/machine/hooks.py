@@ -167,21 +167,24 @@ class Hooks:
         self.pausing = False
         """Whether a watcher requests a pause before the next step."""
         listeners, events = tuple(watchers), vars(self)
-        for name, numbers in _listeners_of(tuple([w.events for w in listeners])):
-            if len(numbers) == 1:  # each launch comes here
-                events[name] = getattr(listeners[numbers[0]], name)
-            else:
-                events[name] = _all([getattr(listeners[k], name) for k in numbers])
+        alone, shared = _listeners_of(tuple([w.events for w in listeners]))
+        for number, name in alone:  # each launch comes here
+            events[name] = getattr(listeners[number], name)
+        for name, numbers in shared:
+            events[name] = _all([getattr(listeners[k], name) for k in numbers])
 
 
 @functools.lru_cache(maxsize=256)
-def _listeners_of(events: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """For each event with listeners, their numbers."""
+def _listeners_of(
+    events: tuple[tuple[str, ...], ...],
+) -> tuple[list[tuple[int, str]], list[tuple[str, list[int]]]]:
+    """The events with one listener, behind its number; those with several, before theirs."""
     found: dict[str, list[int]] = {}
     for number, names in enumerate(events):
         for name in names:
             found.setdefault(name, []).append(number)
-    return tuple((name, tuple(numbers)) for name, numbers in found.items())
+    several = [(name, numbers) for name, numbers in found.items() if len(numbers) > 1]
+    return [(numbers[0], name) for name, numbers in found.items() if len(numbers) == 1], several
 
 
 def _all(calls: list[Callable[..., None]]) -> Callable[..., None]:

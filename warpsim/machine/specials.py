@@ -20,13 +20,13 @@ RESERVED_END = 288
 
 def special(launch: LaunchState, batch: BatchState, name: str) -> Array | Affine:
     """The value of a special register (name without the percent sign), ``[T1, T0, C1, C0]`` or affine."""
-    if name.startswith(("tid.", "ntid.", "laneid", "warpid", "lanemask_")):
-        kept = batch.shape.specials
-        found = kept.get((name, launch.block))
-        if found is None:
-            found = kept[name, launch.block] = _special(launch, batch, name)
-        return found
-    return _special(launch, batch, name)
+    kept, key = batch.shape.specials, (name, launch.block)
+    found = kept.get(key)
+    if found is None:
+        found = _special(launch, batch, name)
+        if name.startswith(("tid.", "ntid.", "laneid", "warpid", "lanemask_")):
+            kept[key] = found
+    return found
 
 
 def _special(launch: LaunchState, batch: BatchState, name: str) -> Array | Affine:

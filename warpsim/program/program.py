@@ -333,6 +333,11 @@ class Function:
         """Its registers, code and labels."""
         return self.made()
 
+    @cached_property
+    def parameter_bytes(self) -> int:
+        """Size of the parameter block."""
+        return max([p.offset + p.size for p in self.params], default=0)
+
     @property
     def registers(self) -> tuple[Register, ...]:
         """Its registers, by index."""

@@ -13,7 +13,7 @@ from warpsim.driver.abi.calls import call, unsupported
 from warpsim.driver.abi.cu_module import Launchable, function_in
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.modules import Function
-from warpsim.driver.raw import bytes_at, get32, get64
+from warpsim.driver.raw import all_bytes_at, bytes_at, get32, get64, row_at
 from warpsim.driver.results import DriverError, Result, require
 from warpsim.driver.streams import Event, Record, Stream, Wait
 from warpsim.driver.work import (
@@ -49,9 +49,10 @@ def packed(function: Function, params: int, extra: int) -> bytes:
     """The parameter block, from pointers to the parameters or from a buffer."""
     require(not params or not extra, "parameters are given twice")
     if params:
-        block = bytearray(function.parameter_bytes)
-        for index, param in enumerate(function.kernel.params):
-            block[param.offset : param.offset + param.size] = bytes_at(get64(params + 8 * index), param.size)
+        block, wanted = bytearray(function.parameter_bytes), function.kernel.params
+        pieces = [(address, p.size) for address, p in zip(row_at(params, len(wanted)), wanted, strict=True)]
+        for param, piece in zip(wanted, all_bytes_at(pieces), strict=True):
+            block[param.offset : param.offset + param.size] = piece
         return bytes(block)
     given: dict[int, int] = {}
     while extra and (word := get64(extra)):

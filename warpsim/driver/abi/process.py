@@ -15,7 +15,7 @@ from warpsim.driver.arrays import Object
 from warpsim.driver.driver import Driver
 from warpsim.driver.memory import Memory
 from warpsim.driver.modules import DriverModule
-from warpsim.driver.results import DriverError, Result, require
+from warpsim.driver.results import DriverError, Result
 from warpsim.driver.streams import Stream
 from warpsim.records import define
 
@@ -192,8 +192,8 @@ class Process:
     def context(self) -> Context:
         """The current context."""
         stack = self.stack
-        require(stack, result=Result.INVALID_CONTEXT)
-        require(not stack[-1].ended, result=Result.CONTEXT_IS_DESTROYED)
+        if not stack or stack[-1].ended:  # asked by nearly every call
+            raise DriverError(Result.CONTEXT_IS_DESTROYED if stack else Result.INVALID_CONTEXT)
         return stack[-1]
 
     def retain(self, context: Context) -> int:

@@ -83,7 +83,7 @@ class CompiledEngine:
         found = self._profiles.get(key)
         if found is None:
             name: Note[Profile] = Note(
-                f"{'shadowed ' * shadowed}native{' kept' * self._keeps}{described(self._stops) or ''}"
+                f"{'shadowed ' * shadowed}native{' kept' * self._keeps}{described(self._stops) if self._stops else ''}"
             )
             kept = plan.notes.get(name)
             if kept is None:
