@@ -78,15 +78,15 @@ class Strided:
 class Cells:
     """Cells for ``size`` bytes in ``width`` columns (``[granules * width]``, columns innermost).
 
-    ``narrow``: there were strong writes of less than gpu scope. Accesses that do not overlap are kept unexpanded until
-    a cell is inspected.
+    ``narrow``: there were strong accesses of less than gpu scope; ``elements``: the sum of the different sizes of strong accesses.
+    Accesses that do not overlap are kept unexpanded until a cell is inspected.
     """
 
     def __init__(self, size: int, width: int) -> None:
         self.size = max(size, WIDEST)
         self.width = width
         self.granule = LARGEST
-        self.narrow = False
+        self.narrow, self.elements = False, 0
         self._kinds: dict[str, Array] = {}
         self._kept: dict[str, list[Strided]] = {}
         self._owned: set[str] = set()
@@ -311,7 +311,7 @@ def note_strided(
         return True
     order, threads = note.order, selection.positions + base
     epoch = note.epochs(threads)
-    for kind in ("strong", "write", "read", "other") if write else ("strong", "write", "read"):
+    for kind in ("strong", "write", "read", "other", "seen") if write else ("strong", "write", "read"):
         held = cells.kinds.get(kind)
         if held is not None and not _own(note.view(held, cells.granule, order), epoch):
             return False

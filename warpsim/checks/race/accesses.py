@@ -9,10 +9,10 @@ import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
 from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, is_found
-from warpsim.checks.race.reports import EXITED, IN_TURN, UNFENCED, Race, Reports
+from warpsim.checks.race.reports import ATOMS, EXITED, IN_PART, IN_TURN, UNFENCED, Race, Reports
 from warpsim.checks.race.unused import AGAIN, ROW, UNDECIDED, row_readers
 from warpsim.checks.race.vector_clocks import ALL, INITS
-from warpsim.isa.traits import Mbarrier
+from warpsim.isa.traits import Access, Mbarrier
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.group import Group
@@ -104,6 +104,9 @@ class AccessChecks:
         readers = None if readers is None else readers.reshape(-1)
         accesses = accesses._replace(at=at, first=one, last=last, readers=readers)
         cells.fit(nbytes)
+        if self.clocks.role.level:
+            cells.narrow |= self.clocks.role.level < GPU
+            cells.elements |= self.clocks.role.nbytes
         index = at // cells.granule
         if cells.width > 1:
             index = index * cells.width + np.asarray(accesses.columns).reshape(-1)
@@ -119,7 +122,7 @@ class AccessChecks:
                 cells.of("remote")[index[remote]] = epoch[remote]
         for kind, was_write in self._against(cells, write=accesses.write):
             seen = cells.of(kind).take(index)
-            if kind == "strong" and "seen" in cells.kinds and not cells.narrow:
+            if kind == "strong" and "seen" in cells.kinds and accesses.allocation is not None and not cells.narrow:
                 seen = self._not_seen(accesses, index, seen)
             self._check(machine, group, accesses, index, seen, was_write=was_write)
         if self.clocks.launch.any_contents:
@@ -131,7 +134,7 @@ class AccessChecks:
             self._note_readers(cells, index, readers, readers, self.clocks.now << SHIFT | readers)
         elif not self.clocks.role.level or self.clocks.launch.any_contents:
             self._note_readers(cells, index, accesses.first, last, epoch)
-        if accesses.allocation is not None and self.clocks.role.level == GPU and "strong" in cells.kinds:
+        if self.clocks.role.level:
             cells.of("seen")[index] = epoch
 
     def _check_forgotten(self, machine: Machine, group: Group, accesses: Accesses, index: Array) -> None:
@@ -154,7 +157,7 @@ class AccessChecks:
         """The strong writes in cells, less those that a strong read has seen which happens before these accesses: what is observed
         comes first in causality order, too."""
         seen = accesses.cells.of("seen").take(index)
-        some = np.flatnonzero((strong != 0) & (seen > strong))
+        some = np.flatnonzero((strong != 0) & (seen > strong) & (self.clocks.launch.levels[seen >> SHIFT] == GPU))
         ends = (each[some] - self.clocks.base for each in (accesses.first, accesses.last))
         late = [self.clocks.order.unordered(seen[some] & THREAD, seen[some] >> SHIFT, end) for end in ends]
         left = strong.copy()
@@ -162,12 +165,13 @@ class AccessChecks:
         return left
 
     def _against(self, cells: Cells, *, write: bool) -> Iterator[tuple[str, bool]]:
-        """What an access can race with, and whether that wrote: strong accesses of the whole GPU do not race."""
+        """What an access can race with, and whether that wrote: strong accesses of the whole GPU and of one size do not race."""
+        apart = self.clocks.role.level < GPU or cells.narrow or cells.elements & (cells.elements - 1)
         for kind in ("write", "strong"):
-            if kind in cells.kinds and (kind == "write" or self.clocks.role.level < GPU or cells.narrow):
+            if kind in cells.kinds and (kind == "write" or apart):
                 yield kind, True
-        for kind in ("read", "other") if write else ():
-            if kind in cells.kinds:
+        for kind in ("read", "other", "seen") if write else ():
+            if kind in cells.kinds and (kind != "seen" or apart):
                 yield kind, False
 
     def _note_writers(self, machine: Machine, group: Group, accesses: Accesses, index: Array, epoch: Array) -> None:
@@ -180,7 +184,6 @@ class AccessChecks:
         if before is not None:
             for each in (before, epoch):
                 cells.forget("strong", index, each, ("strong",))
-        cells.narrow |= 0 < strong < GPU
         if not strong:
             apart = (first != last) | (writes.take(index) != epoch)
         elif strong == GPU or (accesses.allocation is None and not self.clocks.clustered):
@@ -289,17 +292,24 @@ class AccessChecks:
         if order.left is not None:
             gone = bad & ~np.logical_or.reduce(self._unordered(pairs, ends, kinds, stayed=True))
         plain = bad & ~near & ~gone
+        in_part = plain & self._in_part(pairs.times)
+        plain &= ~in_part
         rows = plain & self._read_rows(machine, accesses, pairs.times, was_write=was_write)
         here = pairs.ends[0] if len(wrong) == 1 else np.where(wrong[0], *pairs.ends)
-        for some, reason in ((plain & ~rows, ""), (rows, ""), (near & ~gone, IN_TURN), (gone, EXITED)):
+        for some, reason in (
+            (plain & ~rows, ""),
+            (rows, ""),
+            (in_part, IN_PART),
+            (near & ~gone, IN_TURN),
+            (gone, EXITED),
+        ):
             if some.any():
-                if not reason and self._is_signalled(pairs, wrong):
-                    reason = UNFENCED
                 reads = self._rows(machine, pairs, here, rows, accesses, index) if some is rows else None
                 cta, found = machine.batch.ctas[here % self.clocks.n_ctas], np.flatnonzero(some)
                 which = int(found[np.lexsort((here[found], cta[found]))[0]])  # the thread that the finding names first
                 at, thread, time = accesses.at[pairs.chosen[which]], pairs.theirs[which], pairs.times[which]
-                race = Race(int(at), int(thread), int(time), allocation, write, was_write, reason, reads)
+                why = self._reason(reason, pairs, wrong, int(time))
+                race = Race(int(at), int(thread), int(time), allocation, write, was_write, why, reads)
                 self.reports.report(machine, group, here[some], race)
 
     def _read_rows(self, machine: Machine, accesses: Accesses, times: Array, *, was_write: bool) -> Array | bool:
@@ -350,8 +360,18 @@ class AccessChecks:
         suspect: Array = (seen != 0) & ((threads != first) | (threads != last))
         if self.clocks.role.level and suspect.any():  # strong accesses that reach each other do not race
             needed = CTA if allocation is None and not self.clocks.clustered else GPU
-            suspect &= np.minimum(self.clocks.launch.levels[seen >> SHIFT], self.clocks.role.level) < needed
+            suspect &= self._reach(seen >> SHIFT) < needed
         return suspect
+
+    def _reach(self, times: Array) -> Array:
+        """The scope of both a strong access now and those at these times: none where they are of different sizes, and
+        so overlap in part."""
+        launch, role = self.clocks.launch, self.clocks.role
+        return np.where(self._in_part(times), 0, np.minimum(launch.levels[times], role.level))
+
+    def _in_part(self, times: Array) -> Array:
+        launch, role = self.clocks.launch, self.clocks.role
+        return (launch.sizes[times] != role.nbytes) & (launch.sizes[times] > 0) & (role.nbytes > 0)
 
     def _distance(self, one: Array, other: Array) -> Array:
         """The scope that a strong access of each of ``one`` needs to reach the ``other`` (positions in the batch)."""
@@ -370,12 +390,19 @@ class AccessChecks:
             inside = (theirs >= 0) & (theirs < rows * n_ctas)
             needed = np.maximum(*[self._distance(np.where(inside, theirs, 0), end) for end in pairs.ends])
             needed[~inside] = GPU
-            pairs = pairs.only(np.minimum(self.clocks.launch.levels[pairs.times], self.clocks.role.level) < needed)
+            pairs = pairs.only(self._reach(pairs.times) < needed)
         if allocation is None:
             return pairs
         if self.clocks.role.level == GPU and not write:  # it reads what a fence has made visible, or what was before
             return pairs.only(self.clocks.launch.fenced(pairs.theirs) <= pairs.times)
         return pairs
+
+    def _reason(self, reason: str, pairs: _Pairs, wrong: list[Array], time: int) -> str:
+        """Why a race with an access at this time is no error, or which it is."""
+        if not reason and self._is_signalled(pairs, wrong):
+            return UNFENCED
+        both = (self.clocks.launch.access(when).traits.access for when in (-1, time))
+        return ATOMS if reason == IN_PART and all(access is Access.ATOMIC for access in both) else reason
 
     def _is_signalled(self, pairs: _Pairs, wrong: list[Array]) -> bool:
         """Whether flags said that all of these accesses are over."""

@@ -46,6 +46,10 @@ class Role:
     acquire: bool = False
     flag: bool = False
     """Whether others may acquire through the value that it stores: not from that of an mbarrier, but from its phases."""
+    reach: int = GPU
+    """How far it releases or acquires through an mbarrier, whose operations themselves do not race."""
+    nbytes: int = 0
+    """The size of each element that a strong access accesses, where the memory consistency model has scalars of it."""
 
 
 class LaunchRaces:
@@ -57,6 +61,7 @@ class LaunchRaces:
         """Whether what memory holds is not known, so a flag may be read before it is set, and a store may change something."""
         self.events: Log[Instruction | None] = Log(None, None)
         self.levels = np.zeros(1 << 12, np.int8)
+        self.sizes = np.zeros(1 << 12, np.int8)
         self.variables: dict[Hashable, Rows] = {}
         self.flags: set[int] = set()
         self.cells: dict[int, Cells] = {}
@@ -71,12 +76,12 @@ class LaunchRaces:
         self.step: tuple[int, ...] | None = None
         """The step to which the current event belongs: the group's number, and where it stands."""
 
-    def begin(self, instruction: Instruction | None, level: int) -> None:
+    def begin(self, instruction: Instruction | None, level: int, nbytes: int = 0) -> None:
         """Begin a step; its number becomes the time."""
         self.events.append(instruction)
         if self.events.n > len(self.levels):
-            self.levels = np.concatenate([self.levels, np.zeros_like(self.levels)])
-        self.levels[self.events.n - 1] = level
+            self.levels, self.sizes = (np.concatenate([a, np.zeros_like(a)]) for a in (self.levels, self.sizes))
+        self.levels[self.events.n - 1], self.sizes[self.events.n - 1] = level, nbytes
 
     def access(self, time: int) -> Instruction:
         """The instruction that accessed memory at a time: barriers and waits, whose events name none, access nothing."""
@@ -201,7 +206,7 @@ class BatchClocks:
     def begin(self, instruction: Instruction, role: Role) -> None:
         """Begin a step that accesses memory."""
         self.role = role
-        self.launch.begin(instruction, role.level)
+        self.launch.begin(instruction, role.level, role.nbytes)
 
     def widen(self) -> None:
         """Track CTAs separately from now on."""
@@ -292,18 +297,23 @@ class BatchClocks:
 
     def mbarrier_arrive(self, positions: Array, columns: Array, address: Array, phases: Array) -> None:
         """Release through mbarriers to who waits for their current ``phases``; an arrival with .relaxed releases what a
-        fence has covered."""
-        own = np.full(len(positions), self.now + 1)
+        fence has covered, one of CTA scope nothing to another CTA."""
+        own, far = np.full(len(positions), self.now + 1), columns != positions % self.n_ctas
         if not self.role.release:
+            own = np.where(far, *(self.order.fenced(positions, scope) for scope in ("gpu", "cta")))
+        if self.role.reach == CTA:
+            own[far] = 0
+        if not own.all():
             self._keys_of(columns, address, phases)  # their phases begin
-            near, far = (self.order.fenced(positions, scope) for scope in ("cta", "gpu"))
-            own = np.where(columns == positions % self.n_ctas, near, far)
-            positions, columns, address, phases, own = (x[own > 0] for x in (positions, columns, address, phases, own))
-        self.release_to(positions, columns, address, own, phases)
+        for peers, some in ((False, ~far & (own > 0)), (True, far & (own > 0))):
+            if some.any():
+                self.release_to(*(x[some] for x in (positions, columns, address, own, phases)), peers=peers)
 
     def mbarrier_wait(self, positions: Array, columns: Array, address: Array, phases: Array) -> None:
-        """Acquire what has been released for these phases of mbarriers, with .relaxed at the next fence."""
-        self.acquire_from(positions, columns, address, phases, at_fence=not self.role.acquire)
+        """Acquire what has been released for these phases of mbarriers, with .relaxed at the next fence; with CTA scope not what
+        peers have."""
+        for peers in (False, True)[: 1 if self.role.reach == CTA else 2]:
+            self.acquire_from(positions, columns, address, phases, at_fence=not self.role.acquire, peers=peers)
 
     def release_to(
         self,
@@ -313,44 +323,58 @@ class BatchClocks:
         own: Array,
         phases: Array | None = None,
         past: Past | None = None,
+        *,
+        peers: bool = False,
     ) -> None:
         """Release accesses before ``own`` through sync variables in shared memory (or through their ``phases``), and what
-        the threads know, or knew at some ``past`` time."""
+        the threads, which may be ``peers`` from other CTAs, know, or knew at some ``past`` time."""
         self.widen()
         order, found = objects(columns, address)
         columns, address, positions, own = columns[order], address[order], positions[order], own[order]
         starts = np.array([start for start, _ in found], np.intp)
-        keys = self._keys_of(columns[starts], address[starts], None if phases is None else phases[order][starts])
+        keys = self._keys_of(
+            columns[starts], address[starts], None if phases is None else phases[order][starts], peers=peers
+        )
         near = bool(keys) and not (columns != positions % self.n_ctas).any()
         if near and self.order.publish_apart(keys, starts, positions, own, past):
             return
         for key, (start, stop) in zip(keys, found, strict=True):
             self.order.publish(key, positions[start:stop], own[start:stop], past)
 
-    def _keys_of(self, columns: Array, address: Array, phases: Array | None) -> list[Hashable]:
-        """The sync variables at places, or of phases of the mbarriers there. A phase that is new starts with what the
-        last one has passed on."""
+    def _keys_of(self, columns: Array, address: Array, phases: Array | None, *, peers: bool = False) -> list[Hashable]:
+        """The sync variables at places, or of phases of the mbarriers there, those through which ``peers`` release apart. A phase
+        that is new starts with what the last one has passed on."""
         keys: list[Hashable] = list(zip((self.base + columns).tolist(), address.tolist(), strict=True))
         if phases is None:
             return keys
         variables = self.launch.variables
         for key, phase in zip(keys, phases.tolist(), strict=True):
             if self._phases.get(key, 0) != phase:
-                variables[key, phase] = dict(variables.get((key, 1 - phase), {}))
+                for each in (False, True):
+                    variables[key, phase, each] = dict(variables.get((key, 1 - phase, each), {}))
             self._phases[key] = phase
-        return list(zip(keys, phases.tolist(), strict=True))
+        return [(key, phase, peers) for key, phase in zip(keys, phases.tolist(), strict=True)]
 
     def acquire_from(
-        self, positions: Array, columns: Array, address: Array, phases: Array | None = None, *, at_fence: bool = False
+        self,
+        positions: Array,
+        columns: Array,
+        address: Array,
+        phases: Array | None = None,
+        *,
+        at_fence: bool = False,
+        peers: bool = False,
     ) -> None:
         """Acquire through sync variables in shared memory, at once or ``at_fence``."""
         order, found = objects(columns, address)
         for start, stop in found:
             first = order[start]
             key: Hashable = (self.base + int(columns[first]), int(address[first]))
-            rows = self.launch.variables.get(key if phases is None else (key, int(phases[first])))
-            if rows:
-                (self.order.expect if at_fence else self.order.acquire)(rows, positions[order[start:stop]])
+            rows = self.launch.variables.get(key if phases is None else (key, int(phases[first]), peers))
+            if rows and at_fence:
+                self.order.expect(rows, positions[order[start:stop]], peers=peers)
+            elif rows:
+                self.order.acquire(rows, positions[order[start:stop]])
 
 
 def objects(columns: Array, address: Array) -> tuple[Array, list[tuple[int, int]]]:

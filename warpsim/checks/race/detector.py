@@ -83,7 +83,7 @@ class Races:
     def _flag(self, group: Group, cells: Cells, access: MemoryAccess, at: Array, columns: Array | None) -> None:
         """Treat strong accesses as flags."""
         start = 0 if access.allocation is None else access.allocation.start
-        reads, writes = access.kind != WRITE, access.writes
+        reads, writes = access.kind != WRITE and self.clocks.launch.access(-1).form.n_dest > 0, access.writes
         if self.clocks.role.flag if access.allocation is None else self.clocks.role.level:
             self.flags.strong(FlagAccess(group, cells, at, access.active, columns, start, reads, writes))
 
@@ -300,13 +300,21 @@ class Races:
                 cells.last_until("read", index, mine, self.clocks.now)
 
 
+LARGEST_SCALAR = 8
+"""The memory consistency model knows scalars of up to so many bytes (memory operations on vector data types)."""
 _SCOPES = {None: GPU, "cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
 
 
 def role_of(instruction: Instruction) -> Role:
     """How strong an instruction's accesses are, and what they release and acquire."""
-    order, flag = instruction.traits.order, instruction.traits.mbarrier is None
-    return Role(_SCOPES[order.scope], order.release, order.acquire, flag) if order.strong else Role()
+    order, flag, element = instruction.traits.order, instruction.traits.mbarrier is None, instruction.op.get("type")
+    if not order.strong:
+        return Role()
+    if not flag:
+        return Role(GPU, order.release, order.acquire, flag, _SCOPES[instruction.traits.scope])
+    nbytes = 0 if element is None else {"x2": 2, "x4": 1}.get(element.name[-2:], element.bytes)
+    level = _SCOPES[order.scope]
+    return Role(level, order.release, order.acquire, flag, nbytes=nbytes if nbytes <= LARGEST_SCALAR else 0)
 
 
 def fence_scope(instruction: Instruction) -> str | None:
@@ -413,6 +421,8 @@ class RaceWatcher(Watcher):
         scope = fence_scope(instruction)
         if scope is not None:
             clocks = self.at(machine, group).clocks
+            if instruction.traits.scope == "cluster" and not clocks.clustered:
+                scope = "cta"
             clocks.order.fence(clocks.threads_of(group.selection, active), scope, clocks.now)
             clocks.launch.step = None
 

@@ -348,13 +348,14 @@ class Order:
         self.widen()
         self.acquired.join("known", rows, positions)
 
-    def expect(self, rows: Rows, positions: Array) -> None:
+    def expect(self, rows: Rows, positions: Array, *, peers: bool = False) -> None:
         """Acquire the contents of a sync variable with the threads' next fence: of a scope beyond the CTA, unless threads
-        of the same CTA have released there, too."""
+        of the same CTA have released there, too, and not ``peers`` only."""
         self.widen()
         columns = positions % self.shape.n_ctas
         for column, mine in by_column(positions, columns):
-            self.acquired.join("pending" if self.base + column in rows else "pending_far", rows, mine)
+            near = self.base + column in rows and not peers
+            self.acquired.join("pending" if near else "pending_far", rows, mine)
 
     # ---- the question ------------------------------------------------------------------------
 

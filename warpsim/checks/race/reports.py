@@ -33,6 +33,8 @@ CHECKED = "; the value read is only a guess, which a compare-and-swap verifies"
 IN_TURN = "; the warp that reads also starts the copy, and no GPU so far starts the copy before the loads"
 TESTED = "; the value read only decides whether to execute an atomic on the same place, whose result is checked"
 UNFENCED = "; a flag signals that it is done, but no fence follows the read of the flag"
+IN_PART = "; both are strong, but of different sizes, so neither is sure to see the other as a whole"
+ATOMS = "; both are atomics, but of different sizes: each is performed as a whole, and orders nothing for the other"
 EXITED = "; it has exited without arriving at the barrier in between"
 ALIKE: Note[Selection | None] = Note("alike")
 """The threads whose present store puts the same in each place, whatever memory holds."""
@@ -44,7 +46,12 @@ SEVERITY = {
     TESTED: "warning",
     UNFENCED: "warning",
     EXITED: "warning",
+    IN_PART: "error",
+    ATOMS: "warning",
 }
+SIZES = (
+    "use one size for all strong accesses to a place, or order them (memory consistency model, mixed-size data-races)"
+)
 FENCE = "read the flag with .acquire, or add a fence after reading it; otherwise later reads may be performed before it"
 SOURCE_ADVICE = (
     "wait for the copy (wait_group, or the phase of its mbarrier) before writing to its source: it may be performed at any"
@@ -55,6 +62,7 @@ ARRIVE = (
     " have exited, and orders nothing that they did (memory consistency model)"
 )
 ADVICE = "order the accesses with a barrier, a release and acquire of a flag, or an atomic (memory consistency model)"
+ADVICES = {UNFENCED: FENCE, EXITED: ARRIVE, IN_PART: SIZES, ATOMS: SIZES}
 
 
 @frozen(eq=False)
@@ -179,7 +187,7 @@ class Reports:
         """Report a finding; one that is no error says why."""
         reason = reason or doubt.reason
         lanes = doubt.lanes(group, self.clocks.n_ctas)
-        advice, place, other = {UNFENCED: FENCE, EXITED: ARRIVE}.get(reason, ADVICE), present(group), doubt.other
+        advice, place, other = ADVICES.get(reason, ADVICE), present(group), doubt.other
         if not reason and doubt.reads is not None and doubt.reader is not None:
             left = machine.launch.notes[UNDECIDED]
             key = place.span, doubt.reader.span
