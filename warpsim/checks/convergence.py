@@ -343,6 +343,8 @@ class RegisterCountRules(Watcher):
                 known.changes.append(Change(np.zeros(known.done.shape, np.int64), []))
             change = known.changes[number]
             change.counts[here] = count
+            if number:
+                _check_direction(machine, group, here, known.changes[number - 1], count)
             change.groups.append((group, place))
             groups = change.counts.reshape(-1, 4, change.counts.shape[1])
             differs = ((groups != 0) & (groups != count)).any(axis=1, keepdims=True)
@@ -360,6 +362,15 @@ class RegisterCountRules(Watcher):
         known = machine.batch.notes[CHANGES]
         if known.changes:
             _check_left(machine, known)
+
+
+def _check_direction(machine: Machine, group: Group, warps: Array, last: Change, count: int) -> None:
+    """Report a .dec to more registers than warps have, or an .inc to fewer."""
+    place, held = present(group), last.counts
+    wrong = warps & ((held > count) if "inc" in place.op.modifiers else (held < count))
+    if wrong.any():
+        what = f"asks for {count} registers; the last one has left {int(held[wrong][0])}"
+        _fault(machine, group, wrong, what, place, last.groups[-1][1])
 
 
 def _warps(known: Changes, group: Group) -> Array:

@@ -85,7 +85,8 @@ def tensor_load(
     bulk: BulkPort,
 ) -> None:
     """Copy a box of a tensor to shared memory."""
-    bulk.tensor_load(dst, map, bar, offsets, mask, op.mode or "tile", int(op.cta_group[-1]) if op.cta_group else 0)
+    group, own = int(op.cta_group[-1]) if op.cta_group else 0, op.dst == "shared::cta"
+    bulk.tensor_load(dst, map, bar, offsets, mask, op.mode or "tile", group, own=own)
 
 
 @_bulk(
@@ -179,7 +180,8 @@ def bulk_load(
 ) -> None:
     """Copy global memory to shared memory; with .ignore_oob, the first ``left`` and last ``right`` bytes may be outside."""
     ignored = None if left is None or right is None else (left, right)
-    bulk.copy(("shared::cluster", dst), ("global", src), size, bar, mask, ignored=ignored)
+    space = "shared" if "shared::cta" in op.modifiers else "shared::cluster"
+    bulk.copy((space, dst), ("global", src), size, bar, mask, ignored=ignored)
 
 
 @_bulk(
@@ -472,6 +474,7 @@ def mbarrier_arrive(op: Op, address: Address, *, async_groups: AsyncGroupsPort, 
     space = op.space or ""
     if not op.noinc:
         objects.update(space, address, mbarriers.one_more, returns=False)
+    objects.check_own(space, address)
     async_groups.arrive(*objects.places(space, address))
 
 

@@ -250,14 +250,23 @@ def prefetch(op: Op, a: Address) -> None:
     constants={"size": {128}},
     needs=(80, (7, 4)),
 )
-def applypriority(op: Op, a: Address, size: Lanes) -> None:
+def applypriority(op: Op, a: Address, size: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort) -> None:
     """Change the eviction priority of a line."""
+    _elsewhere(memory, a, active, report)
+
+
+def _elsewhere(memory: MemoryPort, a: Address, active: Lanes, report: ReportPort) -> None:
+    """Report addresses that are not in global memory, where alone there are lines of a cache."""
+    wrong = memory.outside("global", a) & active
+    if wrong.any():
+        report("out-of-bounds", "the address is not in global memory", wrong)
 
 
 @_access("discard{.global}.L2 [a], size;", types={"size": ".u32"}, constants={"size": {128}}, needs=(80, (7, 4)))
 def discard(op: Op, a: Address, size: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort) -> None:
     """Drop a line without writing it back: its content is undefined afterwards, and unchanged here."""
     nbytes = constant_of(size)
+    _elsewhere(memory, a, active, report)
     past = memory.residue(a, nbytes)
     wrong = (past != 0) & active
     if wrong.any():
@@ -289,8 +298,18 @@ def createpolicy(op: Op, fraction: Lanes | None = None) -> Lanes:
     types={"d": ".u64", "primary_size": ".u32", "total_size": ".u32"},
     needs=(80, (7, 4)),
 )
-def createpolicy_range(op: Op, a: Address, primary_size: Lanes, total_size: Lanes) -> Lanes:
+def createpolicy_range(
+    op: Op,
+    a: Address,
+    primary_size: Lanes,
+    total_size: Lanes,
+    *,
+    memory: MemoryPort,
+    active: Lanes,
+    report: ReportPort,
+) -> Lanes:
     """An opaque cache policy for a range of addresses."""
+    _elsewhere(memory, a, active, report)
     return np.zeros(1, TYPES["b64"].dtype)
 
 

@@ -238,8 +238,10 @@ class BulkPort(Protocol):
         mask: Lanes | None,
         mode: str = "tile",
         cta_group: int = 0,
+        *,
+        own: bool = False,
     ) -> None:
-        """Copy a box to shared memory (of the CTAs in ``mask``), and count its bytes at the mbarrier; with ``cta_group`` 2, in
+        """Copy a box to shared memory (of the CTAs in ``mask``, or its ``own``), and count its bytes at the mbarrier; with ``cta_group`` 2, in
         either CTA of each pair."""
 
     def tensor_store(self, map: Address, src: Address, reduction: Choose | None, mode: str = "tile") -> None:
@@ -307,6 +309,9 @@ class ObjectsPort(Protocol):
 
     def fence(self) -> None:
         """Make initialised objects visible to other proxies and CTAs."""
+
+    def check_own(self, space: str, address: Address) -> None:
+        """Report an object of another CTA."""
 
     def places(self, space: str, address: Address) -> tuple[Lanes, Lanes]:
         """CTA column and offset of each active lane's object."""

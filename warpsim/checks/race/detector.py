@@ -6,6 +6,7 @@ Every access of a step arrives from the memory ports, as arrays over its lanes; 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -38,6 +39,8 @@ from warpsim.program.program import Instruction
 
 OF_LAUNCH: Note[LaunchRaces] = Note(RACE)
 RACES: Note[Races] = Note(RACE)
+READ_ONLY = re.compile(r"^ldu|\.nc\b")
+"""Loads whose memory nothing may write while the kernel runs."""
 KEPT = 4096
 """Number of copies from an allocation that are kept until somebody writes near what they have read."""
 
@@ -93,8 +96,10 @@ class Races:
         lanes = np.where(warps.active, warps.spread(group.selection.positions), -1)
         first = np.where(lanes < 0, self.clocks.shape.n, lanes).min(axis=1, keepdims=True)
         last = lanes.max(axis=1, keepdims=True)
-        uniform = self.clocks.order.uniform
-        if uniform and place.shape[2] == 1 and warps.dense and columns.size == self.clocks.n_ctas:
+        uniform, active = self.clocks.order.uniform, access.active
+        same = active is None or bool((active == active[:, :, :1]).all())
+        if uniform and same and place.shape[2] == 1 and warps.dense and columns.size == self.clocks.n_ctas:
+            active = None if active is None else active[:, :, :1]
             n_ctas = self.clocks.n_ctas
             first, last, columns = first[:, :, :1] // n_ctas, last[:, :, :1] // n_ctas, np.zeros((1, 1, 1), np.int64)
         elif uniform:
@@ -102,8 +107,8 @@ class Races:
         last = first if write else last  # one thread stands for the warp, which writes each row together
         shape = np.broadcast_shapes(place.shape, first.shape, columns.shape)
         at, first, last, columns = (np.broadcast_to(x, shape) for x in (place, first, last, columns))
-        if access.active is not None:
-            mask = np.broadcast_to(access.active, shape)
+        if active is not None:
+            mask = np.broadcast_to(active, shape)
             at, first, last, columns = at[mask], first[mask], last[mask], columns[mask]
         if not write:
             self._look(machine, at, columns)
@@ -122,6 +127,8 @@ class Races:
         if allocation.read_only:
             return
         cells = cells_of(self.clocks.launch.cells, allocation)
+        if cells.written and READ_ONLY.search(self.clocks.launch.access(-1).text):
+            self._read_only(machine, group, cells, allocation, access)
         if access.writes and (self.sources.busy or allocation.number in self.clocks.launch.copied):
             place = access.places
             self._note_copied(allocation, int(place.min()), int(place.max()) + access.nbytes)
@@ -141,6 +148,20 @@ class Races:
         )
         self.checks.lanes(machine, group, accesses, access.active)
         self._flag(group, cells, access, access.places, None)
+
+    def _read_only(
+        self, machine: Machine, group: Group, cells: Cells, allocation: Allocation, access: MemoryAccess
+    ) -> None:
+        """Report loads of what this launch has written that may be answered by a cache which does not see writes."""
+        shape, nbytes = group.selection.shape, access.nbytes
+        cells.fit(nbytes)
+        index = (np.broadcast_to(access.places, shape) - allocation.start) // cells.granule
+        writers = [cells.of(kind) for kind in ("write", "strong") if kind in cells.kinds]
+        seen = np.max([w.take(index + k) for w in writers for k in range(nbytes // cells.granule)], axis=0)
+        if access.active is not None:
+            seen = np.where(access.active, seen, 0)
+        if seen.any():
+            self.reports.report_read_only(machine, group, allocation, access.places, seen)
 
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array) -> None:
         """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""

@@ -61,6 +61,7 @@ ARRIVE = (
     "let the thread arrive at the barrier before it exits (bar.arrive, or bar.sync): a barrier does not wait for threads that"
     " have exited, and orders nothing that they did (memory consistency model)"
 )
+PLAIN = "load it with ld.global (in CUDA: without __ldg, and no const __restrict__ pointer): caches of read-only memory do not see writes (ld.global.nc)"
 ADVICE = "order the accesses with a barrier, a release and acquire of a flag, or an atomic (memory consistency model)"
 ADVICES = {UNFENCED: FENCE, EXITED: ARRIVE, IN_PART: SIZES, ATOMS: SIZES}
 
@@ -150,6 +151,14 @@ class Reports:
         """Report that these lanes write what a copy in flight may still read."""
         message = f"global address 0x{address:x} is written while an unfinished copy reads it"
         machine.fault(RULE, message, group, lanes, address=address, other=use.place, advice=SOURCE_ADVICE)
+
+    def report_read_only(self, machine: Machine, group: Group, allocation: Allocation, at: Array, seen: Array) -> None:
+        """Report loads of places that are read-only while the kernel runs, and were ``seen`` to be written."""
+        event = self.clocks.launch.access(int(seen.max()) >> SHIFT)
+        first = int(np.broadcast_to(at, seen.shape)[seen == seen.max()][0])
+        message = f"{_name(first - allocation.start, allocation)} is read as read-only memory, and line {event.span.line} has written it in this launch"
+        other = attrs.evolve(finding_at(machine.launch, event), message="written here")
+        machine.fault(RULE, message, group, seen != 0, address=first, other=other, advice=PLAIN)
 
     def together(
         self, machine: Machine, group: Group, at: Array, threads: Array, allocation: Allocation | None

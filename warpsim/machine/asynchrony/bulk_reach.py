@@ -124,6 +124,16 @@ class BulkReach:
             return columns, address
         return np.where(rank < 0, columns, self.peer(columns, np.maximum(rank, 0))), address & OFFSET
 
+    def own(self, lanes: Lanes, address: Array) -> tuple[Array, Array]:
+        """The same of addresses in .shared::cta: the CTA's own, others are reported."""
+        columns, start = self.shared(lanes.columns, address)
+        if columns is not lanes.columns and (columns != lanes.columns).any():
+            message = "a bulk copy names the shared memory of another CTA as .shared::cta"
+            self.fault(
+                "out-of-bounds", message, advice="name an address of the own CTA; only .shared::cluster reaches others"
+            )
+        return columns, start
+
     def peer(self, columns: Array, rank: Array) -> Array:
         """The columns of the CTAs with a rank in the clusters of ``columns``; ``columns`` itself where there is none
         (reported).
@@ -151,11 +161,19 @@ class BulkReach:
         return found
 
     def receivers(
-        self, lanes: Lanes, targets: Array, bars: Array, masks: Array | None, cta_group: int = 0
+        self,
+        lanes: Lanes,
+        targets: Array,
+        bars: Array,
+        masks: Array | None,
+        cta_group: int = 0,
+        *,
+        own: bool = False,
     ) -> Receivers:
         """The receivers of copies to shared memory; with ``masks``, every CTA whose bit is set, at the same offsets. Each has its
-        own mbarrier; with ``cta_group`` 2, those of each pair have that of the even or of the odd one."""
-        columns, start = self.shared(lanes.columns, targets)
+        own mbarrier; with ``cta_group`` 2, those of each pair have that of the even or of the odd one. ``own``: only the thread's
+        CTA may receive."""
+        columns, start = self.own(lanes, targets) if own else self.shared(lanes.columns, targets)
         bar_columns, bar = self.shared(lanes.columns, bars)
         every = np.arange(len(start))
         if masks is None:

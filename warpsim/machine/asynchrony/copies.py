@@ -130,8 +130,10 @@ class BulkCopies(BulkReach):
         mask: Value | None,
         mode: str = "tile",
         cta_group: int = 0,
+        *,
+        own: bool = False,
     ) -> None:
-        """Copy a box to shared memory, and count its bytes at the mbarrier."""
+        """Copy a box to shared memory (its ``own``: that of the thread's CTA), and count its bytes at the mbarrier."""
         lanes = self.lanes()
         one = self.receivers_at(lanes, dst, bar) if mask is None else None
         columns = [self.flat(c, lanes) for c in coordinates(map)]
@@ -146,7 +148,7 @@ class BulkCopies(BulkReach):
             else:
                 targets, bars = (self.address(a, lanes)[part] for a in (dst, bar))
                 masks = None if mask is None else self.flat(mask, lanes)[part]
-                to = self.receivers(mine, targets, bars, masks, cta_group)
+                to = self.receivers(mine, targets, bars, masks, cta_group, own=own)
             if not (self.loads(fields) and self.placed(boxes) and self.fits(to, boxes)):
                 continue
             self._start(mine, BoxLoad(boxes, to), to, boxes.nbytes, extent=boxes.extent)
@@ -183,7 +185,7 @@ class BulkCopies(BulkReach):
             corner = [c[part] for c in columns]
             boxes = Boxes(fields, corner, [], units=reduction is None, stored_below=end, mode=mode)
             mine = lanes.some(part)
-            owners, start = self.shared(mine.columns, sources[part])
+            owners, start = self.own(mine, sources[part])
             box = Receivers(np.arange(len(start)), owners, start, owners, start)
             if not (self.reduces(fields, reduction) and self.placed(boxes, store=True) and self.fits(box, boxes)):
                 continue
@@ -228,7 +230,8 @@ class BulkCopies(BulkReach):
                 else:
                     assert bars is not None
                     mine_masks, mine_ends = (None if each is None else each[..., part] for each in (masks, ends))
-                    self._to_shared(*args, src[0], bars[part], mine_masks, reduction, type, mine_ends)
+                    places = dst[0], src[0]
+                    self._to_shared(*args, places, bars[part], mine_masks, reduction, type, mine_ends)
 
     def _to_global(
         self,
@@ -240,7 +243,7 @@ class BulkCopies(BulkReach):
         type: ScalarType | None,
         kept: Array | None,
     ) -> None:
-        owners, start = self.shared(lanes.columns, sources)
+        owners, start = self.own(lanes, sources)
         if not self.inside(start, n):
             return
         source = Footprint(owners, start, n)
@@ -255,19 +258,19 @@ class BulkCopies(BulkReach):
         targets: Array,
         sources: Array,
         n: int,
-        space: str,
+        places: tuple[str, str],
         bars: Array,
         masks: Array | None,
         reduction: Choose | None,
         type: ScalarType | None,
         ignored: Array | None,
     ) -> None:
-        to = self.receivers(lanes, targets, bars, masks)
+        to = self.receivers(lanes, targets, bars, masks, own=places[0] == "shared")
         if not self.inside(to.start, n):
             return
         reads = None
-        if space == "shared":
-            owners, start = self.shared(lanes.columns, sources)
+        if places[1] == "shared":
+            owners, start = self.own(lanes, sources)
             if not self.inside(start, n):
                 return
             reads = Footprint(owners[to.lane], start[to.lane], n)
@@ -281,6 +284,9 @@ class BulkCopies(BulkReach):
         """Store each lane's values at ``dst`` in the cluster's shared memory, or combine them with its contents."""
         lanes, nbytes = self.lanes(), type.bytes * len(values)
         to = self.receivers(lanes, self.address(dst, lanes), self.address(bar, lanes), None)
+        if (to.columns != to.bar_columns).any():
+            message = "the mbarrier that counts the bytes is in another CTA than their destination"
+            self.fault("mbarrier", message, advice="name the mbarrier of the destination's CTA (mapa with its rank)")
         if self.inside(to.start, nbytes):
             work = RemoteStore(dst, type, values, operation)
             self._start(lanes, work, to, nbytes, asynchronous=False, reduces=operation is not None)

@@ -36,6 +36,7 @@ class MbarrierObjects:
 
     def init(self, space: str, address: Address, count: Array) -> None:
         """Initialise objects that expect ``count`` arrivals."""
+        self.check_own(space, address)
         notify = self.machine.hooks.mbarrier_initialised
         if notify is not None:
             notify(self.machine, self.group, *self.places(space, address), self._taking_part(count), self.active)
@@ -43,6 +44,7 @@ class MbarrierObjects:
 
     def invalidate(self, space: str, address: Address) -> None:
         """Invalidate objects, so that their memory may be reused."""
+        self.check_own(space, address)
         notify = self.machine.hooks.mbarrier_invalidated
         if notify is not None:
             old = self.memory.load(space, address, B64)[0].view(U64)
@@ -86,6 +88,7 @@ class MbarrierObjects:
     def look(self, space: str, address: Address, parity: Array) -> Array:
         """Read the word, for a thread that waits for the phase with ``parity`` to complete: not where nothing reads what it finds."""
         machine, group = self.machine, self.group
+        self.check_own(space, address)
         ignored = (
             group.instruction.traits.does(Mbarrier.WAIT)
             and group.plan.flow[group.block].first + group.at in group.plan.unread
@@ -121,6 +124,17 @@ class MbarrierObjects:
         notify = self.machine.hooks.mbarrier_fenced
         if notify is not None:
             notify(self.machine, self.group, self.active)
+
+    def check_own(self, space: str, address: Address) -> None:
+        """Report a generic address of an object of another CTA, where only the own CTA's objects can be used."""
+        if space:
+            return
+        columns, place = self.places(space, address)
+        peers = columns != self.group.lanes(self.active) % self.machine.batch.shape.n_ctas
+        if peers.any():
+            message = f"{self.group.instruction.text} takes an mbarrier of another CTA, at shared address 0x{int(place[peers][0]):x}"
+            advice = "another CTA's mbarrier takes only arrivals and transactions: wait at one of the own CTA"
+            self.machine.fault("out-of-bounds", message, self.group, self.active, advice=advice)
 
     def places(self, space: str, address: Address) -> tuple[Array, Array]:
         """Column and offset of the object of each participating lane."""

@@ -82,6 +82,10 @@ class Memory(Port):
         if name == "":
 
             def access(port: Memory, k: str, a: Address) -> tuple[Array, ...]:
+                if k == "local":
+                    message = f"an atomic at address 0x{int(a.places.reshape(-1)[0]):x} of local memory"
+                    advice = "atomics take addresses in global and shared memory (atom, red)"
+                    self.machine.fault("out-of-bounds", message, port.group, port.active, advice=advice)
                 old = port.atomic(
                     k, a, type, update, operands, returns=returns, kind=kind, shared=shared, safe_sum=safe_sum
                 )

@@ -39,7 +39,6 @@ class ThreadStack:
 
     def allocate(self, size: Array, align: int) -> Array:
         """Allocate ``size`` bytes at a multiple of ``align``; returns their address."""
-        group = self.group
         address = -(-self.top() // align) * align
         size = np.broadcast_to(size, address.shape)
         wide = np.minimum(size, size.dtype.type(LIMIT)).astype(np.int64)
@@ -47,19 +46,40 @@ class ThreadStack:
         used = end if self.active is None else end[np.broadcast_to(self.active, end.shape)]
         if used.size:
             self.reach(int(used.max()), "alloca")
-        self.restore(end)
-        notify = self.machine.hooks.stack_extended
-        if notify is not None:
-            for at in np.unique(address):
-                there = (address == at) if self.active is None else (address == at) & self.active
-                if there.any():
-                    first = int(at) & ~3
-                    positions = group.selection.positions[there]
-                    notify(self.machine, group, positions, first, int(end[there].max()) - first)
+        self._move(end)
+        self._forget(address, end)
         return address
 
     def restore(self, end: Array) -> None:
-        """Restore an earlier top."""
+        """Restore an earlier top; what was above it is no longer allocated."""
+        group, top = self.group, self.top()
+        ends = np.broadcast_to(end, top.shape).astype(np.int64)
+        wrong = (ends < group.local_base + group.plan.frame_size) | (ends > top)
+        if self.active is not None:
+            wrong &= self.active
+        if wrong.any():
+            message = f"stackrestore to 0x{int(ends[wrong][0]):x}; the stack is in use up to 0x{int(top[wrong][0]):x}"
+            advice = "pass what stacksave returned in this function, unchanged (stackrestore)"
+            self.machine.fault("out-of-bounds", message, group, wrong, advice=advice)
+            return
+        self._move(end)
+        self._forget(ends, top)
+
+    def _forget(self, start: Array, end: Array) -> None:
+        """Notify that what these bytes of the stack hold is undefined."""
+        notify = self.machine.hooks.stack_extended
+        if notify is None:
+            return
+        for at in np.unique(start):
+            there = (start == at) & (end > at)
+            if self.active is not None:
+                there &= self.active
+            if there.any():
+                first = int(at) & ~3
+                positions = self.group.selection.positions[there]
+                notify(self.machine, self.group, positions, first, int(end[there].max()) - first)
+
+    def _move(self, end: Array) -> None:
         positions = self.group.selection.positions
         ends = np.broadcast_to(end, positions.shape).astype(np.uint32)
         if self.active is not None:
