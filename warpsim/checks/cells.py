@@ -26,7 +26,9 @@ SHIFT = 32
 THREAD = (1 << SHIFT) - 1
 LARGEST = 16
 MOST = 64
-"""Number of accesses kept unexpanded."""
+"""Number of accesses kept unexpanded, and of steps between two limits."""
+MOST_ASIDE = 1 << 14
+"""Number of accesses set aside that `Cells.limit` leaves."""
 
 
 Lanes = tuple[tuple[Axis, ...], tuple[int, ...], int]
@@ -198,6 +200,12 @@ class Cells:
             gone &= (seen == 0) | ((seen ^ epochs) & THREAD != 0)
         if gone.any():
             self._aside.setdefault(kind, []).append((index[gone], epochs[gone]))
+
+    def limit(self, kind: str) -> None:
+        """Drop the oldest accesses that were set aside, from time to time."""
+        if len(self._aside.get(kind, ())) > MOST:
+            where, epochs = self._all_aside(kind)
+            self._aside[kind] = [(where[-MOST_ASIDE:], epochs[-MOST_ASIDE:])]
 
     @property
     def sets_aside(self) -> bool:

@@ -125,7 +125,7 @@ class AccessChecks:
             if kind == "strong" and "seen" in cells.kinds and accesses.allocation is not None and not cells.narrow:
                 seen = self._not_seen(accesses, index, seen)
             self._check(machine, group, accesses, index, seen, was_write=was_write)
-        if self.clocks.launch.any_contents:
+        if self.clocks.launch.any_contents or (self.clocks.launch.some_meet and accesses.write):
             self._check_forgotten(machine, group, accesses, index)
         if accesses.write:
             self._note_writers(machine, group, accesses, index, epoch)
@@ -198,14 +198,18 @@ class AccessChecks:
             self.reports.together(machine, group, accesses.at[apart], threads, accesses.allocation)
 
     def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, epoch: Array) -> None:
-        """Keep two readers, of different warps if possible."""
-        if not self.clocks.launch.any_contents:
+        """Keep two readers, of different warps if possible, and set others aside where they may be all that a write does not
+        wait for: all of them where any contents are meant, else the latest in shared memory."""
+        launch = self.clocks.launch
+        if not (launch.any_contents or (launch.some_meet and cells is self.clocks.shared_cells)):
             self._note_two(cells, index, first, last, epoch)
             return
         before = [cells.of(slot).take(index) for slot in READERS]
         self._note_two(cells, index, first, last, epoch)
         for each in (*before, epoch):
             cells.forget("read", index, each, READERS)
+        if not launch.any_contents:
+            cells.limit("read")
 
     def _note_two(self, cells: Cells, index: Array, first: Array, last: Array, epoch: Array) -> None:
         fresh = "read" not in cells.kinds

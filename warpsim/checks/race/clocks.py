@@ -59,6 +59,8 @@ class LaunchRaces:
         self.grid, self.block = launch.grid, launch.block
         self.any_contents = CONTENTS in launch.settings.checks
         """Whether what memory holds is not known, so a flag may be read before it is set, and a store may change something."""
+        self.some_meet = any(_some_meet(i) for f in launch.plan.program.functions.values() for i in f.kinds)
+        """Whether threads can wait for some of a CTA's, so that a write may come after two readers and not after a third."""
         self.events: Log[Instruction | None] = Log(None, None)
         self.levels = np.zeros(1 << 12, np.int8)
         self.sizes = np.zeros(1 << 12, np.int8)
@@ -115,6 +117,12 @@ class LaunchRaces:
         reader = t - bx * by * bz
         t = reader * 128 if reader >= 0 else t
         return (number % gx, number // gx % gy, number // (gx * gy)), t >> 5, (t & 31,)
+
+
+def _some_meet(instruction: Instruction) -> bool:
+    barrier = instruction.traits.barrier
+    in_part = barrier is not None and barrier.among == "cta" and len(instruction.inputs) > 1
+    return in_part or instruction.traits.mbarrier is not None
 
 
 FOUND: Note[dict[Callable[[Function], Iterable[Span]], set[Span]]] = Note("found")

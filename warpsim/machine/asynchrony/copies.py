@@ -286,7 +286,11 @@ class BulkCopies(BulkReach):
         to = self.receivers(lanes, self.address(dst, lanes), self.address(bar, lanes), None)
         if (to.columns != to.bar_columns).any():
             message = "the mbarrier that counts the bytes is in another CTA than their destination"
-            self.fault("mbarrier", message, advice="name the mbarrier of the destination's CTA (mapa with its rank)")
+            advice = "name the mbarrier of the destination's CTA (mapa with its rank)"
+            self.fault("out-of-bounds", message, advice=advice)
+        elif operation is not None and (to.columns == lanes.columns).any():
+            message, advice = "red.async reduces into shared memory of its own CTA", "use red.shared (red.async)"
+            self.fault("out-of-bounds", message, advice=advice)
         if self.inside(to.start, nbytes):
             work = RemoteStore(dst, type, values, operation)
             self._start(lanes, work, to, nbytes, asynchronous=False, reduces=operation is not None)
