@@ -28,6 +28,9 @@ FUNCTION = ".func (.param .b32 o) f(.param .b32 i) { .reg .b32 %v; ld.param.b32 
 CALL = "{ .param .b32 i; .param .b32 o; st.param.b32 [i], %r2; call (o), f, (i); ld.param.b32 %r6, [o]; }"
 
 FAULTS = {
+    "a shuffle at two places": ("bounds", LOAD + "setp.lt.u32 %p2, %r1, 16; @%p2 bra low; shfl.sync.bfly.b32 %r6, %r2, 16, 31, -1; bra met; "
+                                "low: shfl.sync.bfly.b32 %r6, %r2, 16, 31, -1; met:" + READ, 32),
+    "a vote of a barrier": ("bounds", LOAD + "setp.eq.u32 %p1, %r2, 7; bar.red.popc.u32 %r6, 0, %p1; mul.lo.u32 %r6, %r6, 256;" + READ, 64),
     "the last of several cas": ("bounds", ZERO + "mul.lo.u32 %r9, %r1, 64; atom.shared.cas.b32 %r7, [%r3], 0, %r9; bar.sync 0; ld.shared.u32 %r6, [%r3];" + READ, 64),
     "or before and": ("bounds", ZERO + "setp.lt.u32 %p3, %r1, 32; @%p3 red.shared.or.b32 [%r3], 4096; @!%p3 red.shared.and.b32 [%r3], 15; bar.sync 0; "
                       "ld.shared.u32 %r6, [%r3];" + READ, 64),
@@ -84,11 +87,14 @@ FAULTS = {
     "a cluster's barrier": ("barriers", LOAD + "@%p1 bra past;" + CLUSTER + "past:" + CLUSTER, 32),
     "half of the warps": ("barriers", "setp.lt.u32 %p2, %r1, 40; @%p2 barrier.sync 0; barrier.sync 1;", 64),
     "who has exited": ("races", "st.shared.u32 [%r5], 1; setp.lt.u32 %p2, %r1, 32; @!%p2 exit; bar.sync 0; xor.b32 %r6, %r5, 128; ld.shared.u32 %r7, [%r6];", 64),
+    "the state of another phase": ("races barriers asynchrony", INIT.format(64) + "mbarrier.arrive.shared.b64 %x4, [%r8]; w: mbarrier.test_wait.shared.b64 %p7, [%r8], %x4; @!%p7 bra w; "
+                                   "mbarrier.arrive.shared.b64 %x5, [%r8];" + LOAD + "selp.b64 %x4, %x4, %x5, %p1; st.shared.u32 [%r5], 1; "
+                                   "v: mbarrier.test_wait.shared.b64 %p7, [%r8], %x4; @!%p7 bra v; xor.b32 %r6, %r5, 128; ld.shared.u32 %r7, [%r6];", 64),
     "halves of a warp": ("races", "st.shared.u32 [%r5], 1; setp.lt.u32 %p2, %r1, 16; @%p2 bra low; bar.warp.sync 0xffff0000; bra past; low: bar.warp.sync 0xffff; past: "
                          "xor.b32 %r6, %r5, 64; ld.shared.u32 %r7, [%r6];", 32),
 }  # fmt: skip
 """Faulty kernels: the properties that they break, their text, and how many threads run."""
-SHORT = 20
+SHORT = 22
 """So many show what would be proved without some of the code."""
 
 

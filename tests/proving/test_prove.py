@@ -222,6 +222,36 @@ def test_a_loop_that_waits(lap, answer):
     assert said(proof_of(WAIT.format(lap=lap), args=(np.zeros(32, np.uint32),))) == dict.fromkeys(RULES, answer)
 
 
+LIBRARY = """mov.u32 %r1, bar; mbarrier.init.shared.b64 [%r1], 32; bar.sync 0; mov.u32 %r5, 3; mov.u32 %r6, 0; setp.eq.u32 %p2, %r6, 0;
+mbarrier.arrive.shared.b64 %x3, [%r1]; mov.u64 %x4, %globaltimer; bra again;
+more: add.u32 %r6, %r6, 1;
+again: {lap} mbarrier.try_wait.shared.b64 %p1, [%r1], %x3; @%p1 bra past;
+setp.lt.u32 %p2, %r6, 16; @%p2 bra more;
+mov.u64 %x5, %globaltimer; sub.u64 %x5, %x5, %x4; setp.lt.u64 %p2, %x5, 1000; {late}
+@%p2 bra again; nanosleep.u32 100; bra again;
+past: {then} ld.param.u64 %x1, [a]; mul.wide.u32 %x2, %r5, 4; add.u64 %x1, %x1, %x2; ld.global.u32 %r4, [%x1];"""
+"""A wait as libcu++ has it: for the phase of a state, counting its laps and looking at a clock."""
+
+
+@pytest.mark.parametrize(
+    ("changed", "answer"),
+    [
+        ({}, "proved"),
+        ({"lap": "mov.u32 %r5, 7;"}, "proved"),
+        ({"then": "mov.u32 %r5, %r6;"}, "unknown"),
+        pytest.param({"late": "@!%p2 bra past;"}, "unknown", marks=pytest.mark.long),
+        pytest.param({"late": "mov.u32 %r5, 900;"}, "unknown", marks=pytest.mark.long),
+        pytest.param({"lap": "add.u32 %r5, %r6, 1;"}, "unknown", marks=pytest.mark.long),
+        pytest.param({"lap": "mov.u32 %r5, 7; @%p2 bra on; mov.u32 %r5, 900; on:"}, "unknown", marks=pytest.mark.long),
+    ],
+)
+def test_a_wait_of_a_library(changed, answer):
+    """What its loop does meanwhile may leave nothing behind, and end nothing but itself."""
+    body = LIBRARY.format(**{"lap": "", "late": "", "then": "", **changed})
+
+    assert said(proof_of(body, args=(np.zeros(32, np.uint32),))) == dict.fromkeys(RULES, answer)
+
+
 @pytest.mark.parametrize(
     "then",
     [

@@ -6,10 +6,12 @@ threads go, what they access or whom they wait for.
 
 from __future__ import annotations
 
+import collections
+
 import numpy as np
 
 from warpsim.analysis.constants import Constants
-from warpsim.analysis.flow import blocks_of
+from warpsim.analysis.flow import Block, blocks_of
 from warpsim.analysis.loops import CLOCKS, loop_blocks
 from warpsim.checks.undefined_bits import transfer_of
 from warpsim.checks.undefined_products import early
@@ -18,6 +20,8 @@ from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.written import WrittenBits, lacks, nothing_written, written_bits
 from warpsim.errors import Finding
 from warpsim.isa.traits import Access, Ending, Mbarrier
+from warpsim.layout import mbarriers
+from warpsim.machine.collectives import Members, missing_lanes
 from warpsim.machine.hooks import TensorAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import party, present
@@ -28,11 +32,16 @@ from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.watcher import READ, WRITE, MemoryAccess
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction
+from warpsim.proving.alike import NAME as FINGERPRINT
 from warpsim.proving.sides import Sides, forget, kept
+from warpsim.records import frozen
 
 PLACED = frozenset({"smid", "nsmid", "warpid", "nwarpid", "gridid"}) | CLOCKS
 """Special registers whose value is not the same in each run of a launch."""
+ELSEWHERE = "what lanes bring to a collective at another place"
+VOTE = "the votes of threads at a barrier"
 BEYOND = frozenset({"out-of-bounds", "misaligned"})
+PHASE_BIT = np.uint64(1) << mbarriers.PHASE
 FOLLOWED = frozenset({
     "accumulator", "active", "async_groups", "bulk", "cluster", "device", "lane", "memory", "objects", "report", "shared_matrix",
     "tensor", "tensor_core",
@@ -69,34 +78,57 @@ def hidden(instruction: Instruction) -> str:
     return ""
 
 
-def patient(function: Function) -> set[int]:
-    """The waits that only repeat until they succeed: by identity, instructions of loops that do nothing else, take nothing
-    along from lap to lap, and so leave the same values behind whenever they end."""
-    found: set[int] = set()
+@frozen(eq=False)
+class Patient:
+    """By identity: ``waits`` that only repeat until they succeed, and what their loops do ``meanwhile``, of which nothing is left."""
+
+    waits: frozenset[int]
+    meanwhile: frozenset[int]
+
+
+def patient(function: Function) -> Patient:
+    """The waits of loops that do nothing else, and leave the same values behind whenever they end: none, or none that differ from lap to
+    lap."""
+    waits: list[Instruction] = []
+    meanwhile: list[Instruction] = []
     blocks, _ = blocks_of(function)
     for head, block in enumerate(blocks):
-        code = function.code[block.first : block.last]
-        if not any(i.traits.does(Mbarrier.WAIT) for i in code):
-            continue
         inside = loop_blocks(blocks, head)
-        lap = [i for n in sorted(inside) for i in function.code[blocks[n].first : blocks[n].last]]
-        waits = [i for i in lap if i.traits.does(Mbarrier.WAIT)]
-        returns = any(head in blocks[n].successors for n in inside)
-        carried = block.live_in & {r for i in lap for r in i.writes}
-        if returns and len(waits) == 1 and not carried and all(_idle(i) for i in lap if i is not waits[0]):
-            places = {at for n in inside for at in range(blocks[n].first, blocks[n].last)}
-            wait = next(at for at in places if function.code[at] is waits[0])
-            if not Constants(function, false=wait).leaving(places):  # it goes on for as long as the wait is false
-                found.add(id(waits[0]))
-    return found
+        places = {at for n in inside for at in range(blocks[n].first, blocks[n].last)}
+        waiting = [at for at in places if function.code[at].traits.does(Mbarrier.WAIT)]
+        if len(waiting) != 1 or not any(head in blocks[n].successors for n in inside):
+            continue
+        (wait,) = waiting
+        others = [function.code[at] for at in places if at != wait]
+        written = {r for at in places for r in function.code[at].writes}
+        steady = block.first <= wait < block.last and not block.live_in & written and not any(map(hidden, others))
+        behind = {
+            r for n in inside for after in blocks[n].successors if after not in inside for r in blocks[after].live_in
+        }
+        if not steady and written & behind - _fixed(blocks, inside, [function.code[at] for at in places], written):
+            continue
+        if all(map(_idle, others)) and not Constants(function, false=wait).leaving(places):
+            waits.append(function.code[wait])  # the loop goes on for as long as the wait is false
+            meanwhile += [] if steady else others
+    return Patient(frozenset(map(id, waits)), frozenset(map(id, meanwhile)))
+
+
+def _fixed(blocks: list[Block], inside: frozenset[int], lap: list[Instruction], written: set[int]) -> set[int]:
+    """The registers that each lap of a loop leaves the same: one instruction writes them, from nothing that the loop changes."""
+    entering = {
+        r for b in blocks if b.index not in inside for n in b.successors if n in inside for r in blocks[n].live_in
+    }
+    writers = collections.Counter(r for i in lap for r in i.writes)
+    plain = (i for i in lap if not written & set(i.reads) and not hidden(i))
+    return {r for i in plain for r in i.writes if writers[r] == 1 and r not in entering}
 
 
 def _idle(instruction: Instruction) -> bool:
-    """Whether an instruction does nothing but compute, branch or sleep."""
+    """Whether an instruction does nothing but compute, branch, sleep or look at a clock."""
     traits = instruction.traits
     if traits.ending is not None:
         return traits.ending is Ending.BRANCH
-    return traits.sleeps or (not instruction.form.ports and not traits.synchronises and not hidden(instruction))
+    return traits.sleeps or not (instruction.form.ports or traits.synchronises or traits.polls)
 
 
 class Contents(Uninitialised):
@@ -107,7 +139,7 @@ class Contents(Uninitialised):
     def __init__(self) -> None:
         super().__init__()
         self.sides = Sides()
-        self._patient: dict[int, set[int]] = {}
+        self._patient: dict[int, Patient] = {}
         self._origins: dict[int, Finding] = {}
         self._astray: Finding | None = None
         """Where the address of the present step comes from, if nobody knows it."""
@@ -182,7 +214,8 @@ class Contents(Uninitialised):
 
     def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Note what cannot be followed; pause where both sides of something are to be followed."""
-        if self.sides.pauses(group, instruction):
+        waits = id(instruction) in self._patient_of(group).meanwhile and not self.sides.choices
+        if not waits and self.sides.pauses(group, instruction):
             machine.hooks.pausing = True
         self._astray = None
         if group.has_shadows and instruction.address is not None:
@@ -190,7 +223,7 @@ class Contents(Uninitialised):
             self._astray = origins(machine).read(machine, group, unknown[0], instruction) if unknown else None
         if id(instruction) not in self.strange:
             why = beyond(instruction)
-            if instruction.traits.does(Mbarrier.WAIT) and id(instruction) not in self._patient_of(group):
+            if instruction.traits.does(Mbarrier.WAIT) and id(instruction) not in self._patient_of(group).waits:
                 why = "it may be false, and what follows is ordered as if it were true"
             if why:
                 self.strange[id(instruction)] = instruction, why
@@ -210,12 +243,25 @@ class Contents(Uninitialised):
         elif id(instruction) in self._beyond:
             _hide(machine, group, instruction, party(machine.launch, machine.batch, group, "what lies out of bounds"))
         why = hidden(instruction)
-        if not why or id(instruction) in self._patient_of(group):
+        if not why or id(instruction) in self._patient_of(group).meanwhile:
+            return
+        if id(instruction) in self._patient_of(group).waits:
+            _succeed(group, instruction)
             return
         origin = self._origins.get(id(instruction))
         if origin is None:
             origin = self._origins[id(instruction)] = party(machine.launch, machine.batch, group, why)
         _hide(machine, group, instruction, origin)
+
+    def warp_synchronised(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
+        """What lanes get from others that come to a collective at another place is not followed."""
+        if present(group).writes and missing_lanes(machine, group, members, active) is not None:
+            _hide(machine, group, present(group), party(machine.launch, machine.batch, group, ELSEWHERE))
+
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
+        """Nothing is known of a vote."""
+        if group is not None and present(group).writes:
+            _hide(machine, group, present(group), party(machine.launch, machine.batch, group, VOTE))
 
     def _wander(self, machine: Machine, group: Group, instruction: Instruction, origin: Finding) -> None:
         """Nothing is known of what an access at any address reads, nor of what it may have written."""
@@ -229,15 +275,27 @@ class Contents(Uninitialised):
                 columns = np.arange(space.n_columns)
                 bits.forget(0, 4 * len(bits.words), columns if space is machine.batch.shared else group.lanes(None))
 
-    def _patient_of(self, group: Group) -> set[int]:
+    def _patient_of(self, group: Group) -> Patient:
         function = group.plan.function
         if id(function) not in self._patient:
             self._patient[id(function)] = patient(function)
         return self._patient[id(function)]
 
 
+def _succeed(group: Group, instruction: Instruction) -> None:
+    """A wait for the phase of a state has seen it complete, whatever else the state says."""
+    state = instruction.named.get("state")
+    bits = None if state is None or state.register is None else undefined(group, state.register.index)
+    if bits is not None and instruction.guard is None and not (bits & PHASE_BIT).any():
+        for slot in instruction.writes:
+            put(group, slot, None)
+
+
 def _hide(machine: Machine, group: Group, instruction: Instruction, origin: Finding) -> None:
-    """Nothing is known of the results of an instruction."""
+    """Nothing is known of the results of an instruction, but the phase of an mbarrier that threads arrive at."""
+    arrives = instruction.traits.does(Mbarrier.ARRIVE)
     for slot in instruction.writes:
         origins(machine).put(group, slot, origin)
-        put(group, slot, ones(group.plan, slot, np.ones(1, np.bool_)))
+        bits = ones(group.plan, slot, np.ones(1, np.bool_))
+        put(group, slot, bits & ~PHASE_BIT if arrives else bits)
+        group.set_shadow(FINGERPRINT, slot, None)

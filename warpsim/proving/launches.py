@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 import attrs
 
+from warpsim.analysis.undefined import AT_BARRIERS
 from warpsim.checks.race.detector import RaceWatcher
 from warpsim.checks.undefined_registers import CONTENTS
 from warpsim.checks.undefined_registers import RULE as UNDEFINED
@@ -47,8 +48,8 @@ ORDERS: tuple[Keywords, ...] = (
 )
 """The launches: asynchronous operations act as late as they may, at once, and in a random order."""
 ENDING = "loops whose end data decide do end"
-METADATA = "a matrix operand"
-"""What the metadata of a sparse product are used as: they decide nothing but its result."""
+HARMLESS = frozenset({"a matrix operand", AT_BARRIERS["c"]})
+"""What the metadata of a sparse product and the predicates of a vote at a barrier are used as: they decide nothing but its result."""
 ADDRESS = "an address"
 """What a register is used as whose value leads an access anywhere."""
 FOLLOW = "unknown"
@@ -283,7 +284,7 @@ def _unclear(finding: Finding) -> Finding | None:
         return finding
     if finding.rule == UNDEFINED:
         use, register = finding.values.get("use"), finding.values.get("register")
-        if use == METADATA:
+        if use in HARMLESS:
             return None
         what = f"{register} is used as {use}" if use else finding.message
         origin = finding.other
