@@ -121,7 +121,8 @@ def test_clusters(cuda, call, size, allowed, code):
     assert call("cuFuncSetAttribute", kernel, 14, allowed) == 0
     attribute = ctypes.create_string_buffer(struct.pack("<I4x3I", 4, size, 1, 1).ljust(72, b"\0"))
     config = struct.pack("<7I4xQQI", 16, 1, 1, 32, 1, 1, 0, 0, ctypes.addressof(attribute), 1)
-    params = (ctypes.c_uint64 * 1)(ctypes.addressof(ctypes.c_uint64()))
+    argument = ctypes.c_uint64()
+    params = (ctypes.c_uint64 * 1)(ctypes.addressof(argument))
     assert call("cuLaunchKernelEx", ctypes.create_string_buffer(config), kernel, params, 0) == code
     assert call("cuCtxSynchronize") == 0
 

@@ -36,7 +36,7 @@ def test_a_broken_rule(tmp_path, capsys):
     """A store out of bounds needs one CTA, no data, and a handful of instructions."""
     others = "\n.func f()\n{\n ret;\n}\n.visible .entry other(\n .param .u32 n\n)\n{\n call f;\n ret;\n}\n"
     case = broken(tmp_path / "case", lambda text: unguarded(text) + others)
-    assert main(["shrink", str(case), "-o", str(tmp_path / "small"), "--seconds", "20"]) == 0
+    assert main(["shrink", str(case), "-o", str(tmp_path / "small"), "--seconds", "300"]) == 0
     small = Case.read(tmp_path / "small")
     error = run_case(tmp_path / "small").error
 

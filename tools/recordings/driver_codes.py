@@ -731,7 +731,7 @@ def trials(line):
 def ask(call, files, name, words, what):
     """The code of one trial."""
     things = Things(call, files)
-    current = ctypes.c_uint64()
+    current, popped = ctypes.c_uint64(), ctypes.c_uint64()
     call("cuCtxGetCurrent", ctypes.addressof(current))
     if "context" in words and (what == "gone" or "Destroy" in name or what.startswith("gone")):
         things.good("cuCtxCreate_v2", ..., 0, 0)
@@ -749,7 +749,7 @@ def ask(call, files, name, words, what):
     except RuntimeError as problem:
         return f"({problem})"
     finally:
-        while call("cuCtxPopCurrent_v2", ctypes.addressof(ctypes.c_uint64())) == 0:
+        while call("cuCtxPopCurrent_v2", ctypes.addressof(popped)) == 0:
             pass
         call("cuCtxSetCurrent", current.value)
 
