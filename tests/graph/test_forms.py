@@ -119,10 +119,10 @@ def test_graphs_are_bodies() -> None:
     assert count > 150
 
 
-@pytest.mark.long
-def test_many_graphs_are_bodies() -> None:
+@pytest.mark.parametrize("draws", [pytest.param(10, marks=pytest.mark.long), pytest.param(60, marks=pytest.mark.sweep)])
+def test_many_graphs_are_bodies(draws: int) -> None:
     """Many of each."""
-    assert compared(40)[1] == []
+    assert compared(draws)[1] == []
 
 
 def test_a_graph_is_made_once() -> None:

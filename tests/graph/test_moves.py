@@ -159,10 +159,10 @@ def test_what_is_said_holds() -> None:
     assert count > 20
 
 
-@pytest.mark.long
-def test_what_is_said_always_holds() -> None:
+@pytest.mark.parametrize("draws", [pytest.param(10, marks=pytest.mark.long), pytest.param(60, marks=pytest.mark.sweep)])
+def test_what_is_said_always_holds(draws: int) -> None:
     """Many of each."""
-    assert wrong(40)[1] == []
+    assert wrong(draws)[1] == []
 
 
 def packed(size: int, count: int, sources: int):

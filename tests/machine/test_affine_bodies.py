@@ -85,10 +85,10 @@ def test_affine_values_give_what_arrays_give() -> None:
     assert not {"and", "shr", "min", "div", "prmt", "popc", "bfe"} & taken
 
 
-@pytest.mark.long
-def test_many_affine_values() -> None:
+@pytest.mark.parametrize("draws", [pytest.param(20, marks=pytest.mark.long), pytest.param(80, marks=pytest.mark.sweep)])
+def test_many_affine_values(draws: int) -> None:
     """More spellings of each form."""
-    assert wrong(40)[1] == []
+    assert wrong(draws)[1] == []
 
 
 def test_functions_of_numpy_are_refused() -> None:

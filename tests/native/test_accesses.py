@@ -100,13 +100,14 @@ def launch(text, block, *arrays):
     assert module.image(module.device).plan("k").main.notes["native"].reasons == {}
 
 
-def blocks(one, *others):
-    """One by default with half of the accesses, all in the long run: each is compiled."""
-    many = [pytest.param(block, True, marks=pytest.mark.long) for block in (one, *others)]
+def blocks(one, *long, sweep):
+    """One by default with half of the accesses, all in the long run, of more blocks in the sweep: each is compiled."""
+    many = [pytest.param(block, True, marks=pytest.mark.long) for block in (one, *long)]
+    many += [pytest.param(block, True, marks=pytest.mark.sweep) for block in sweep]
     return pytest.mark.parametrize(("block", "every"), [(one, False), *many])
 
 
-@blocks((8, 8), (64, 1), (12, 4), (16, 4), (4, 16), (32, 2), (40, 1), (2, 32), (5, 3))
+@blocks((8, 8), (64, 1), (12, 4), (40, 1), (5, 3), sweep=((16, 4), (4, 16), (32, 2), (2, 32)))
 def test_loads(block, every, done):
     """From global memory, and from shared memory that the CTA has filled, two of each access in a loop."""
     (wide, high), cases = block, accesses(PLACES, every)
@@ -156,7 +157,7 @@ def kept(view, n, case, block, c):
 STORES = ["x + w * y", "63 * c + x + w * y", "2 * x + 40 * y", "x", "y", "8 * x + y", "x + 24 * y", "7"]
 
 
-@blocks((8, 8), (64, 1), (12, 4), (16, 4), (4, 16), (40, 1))
+@blocks((8, 8), (64, 1), (12, 4), (40, 1), sweep=((16, 4), (4, 16)))
 def test_stores(block, every, done):
     """In the order CTA, warp, lane: of threads that go to one place, the last one's value stays."""
     wide, high = block
