@@ -111,6 +111,27 @@ def test_two_lines(first, order, second, expected):
     assert races(f"{neighbour} {first}\n{order} {second}") == expected
 
 
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        (BARRIER, []),
+        ("ld.shared.u32 %r12, [%r3];", [(4, 3)]),  # the last read is named
+        ("bar.warp.sync -1;", [(4, 2)]),
+        ("red.release.gpu.global.add.u32 [%rd2], 1;", [(4, 2)]),  # from here on, CTAs are looked at one by one
+        ("@%p8 bra M; M: mov.u32 %r12, 0;", [(4, 2)]),
+    ],
+)
+def test_readers_are_remembered_until_their_barrier(between, expected):
+    """Each thread reads its word, then stores to that of a thread of the other warp."""
+    body = f"""st.shared.u32 [%r3], %r1; mov.u32 %r11, s; xor.b32 %r12, %r2, 128; add.u32 %r11, %r11, %r12;
+bar.sync 0;
+ld.shared.u32 %r10, [%r3];
+{between}
+st.shared.u32 [%r11], %r10;"""
+
+    assert sorted(races(body)) == expected
+
+
 def test_the_warp_orders_only_its_own_lanes():
     """bar.warp.sync does not order the warps of a CTA."""
     body = "st.shared.u32 [%r3], %r1;\n{} xor.b32 %r8, %r2, 128; mov.u32 %r7, s; add.u32 %r7, %r7, %r8; ld.shared.u32 %r4, [%r7];"

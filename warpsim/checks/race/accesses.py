@@ -75,14 +75,15 @@ class AccessChecks:
     def lanes(self, machine: Machine, group: Group, accesses: Accesses, mask: Array | None) -> None:
         """Check accesses of lanes (``first``, ``last``: all of them) at addresses that may be the same along axes of the
         group: only the first and last thread of those count."""
+        self.flat(machine, group, self._ends(accesses, mask))
+
+    def _ends(self, accesses: Accesses, mask: Array | None) -> Accesses:
         at, threads, columns = accesses.at, accesses.first, accesses.columns
         if mask is not None:
             mask = np.broadcast_to(mask, threads.shape)
             at = np.broadcast_to(at, threads.shape)[mask]
             columns = None if columns is None else np.broadcast_to(columns, threads.shape)[mask]
             first = last = threads[mask]
-            if not len(first):
-                return
         else:
             if at.ndim != threads.ndim:
                 at = at.reshape((1,) * threads.ndim) if at.size == 1 else at.reshape(threads.shape)
@@ -94,12 +95,24 @@ class AccessChecks:
                 else:
                     first = threads[tuple([slice(0, 1) if n == 1 else slice(None) for n in at.shape])]
                     last = threads[tuple([slice(-1, None) if n == 1 else slice(None) for n in at.shape])]
-        self.flat(machine, group, accesses._replace(at=at, first=first, last=last, columns=columns))
+        return accesses._replace(at=at, first=first, last=last, columns=columns)
 
     def flat(self, machine: Machine, group: Group, accesses: Accesses) -> None:
         """Check the accesses of each granule against its cells, then record this step there."""
+        for each, index in self._granules(accesses):
+            self._granule(machine, group, each, index)
+
+    def note_reads(self, accesses: Accesses, mask: Array | None, time: int) -> None:
+        """Record reads of lanes at an earlier time, which no access raced with."""
+        for each, index in self._granules(self._ends(accesses, mask)):
+            self._note_readers(each.cells, index, each.first, each.last, time << SHIFT | each.last)
+
+    def _granules(self, accesses: Accesses) -> Iterator[tuple[Accesses, Array]]:
+        """The accesses, flat, with the cell of each, granule by granule; nothing if there are none."""
         cells, nbytes, readers = accesses.cells, accesses.nbytes, accesses.readers
         at, one = accesses.at.reshape(-1), accesses.first.reshape(-1)
+        if not len(one):
+            return
         last = one if accesses.last is accesses.first else accesses.last.reshape(-1)
         readers = None if readers is None else readers.reshape(-1)
         accesses = accesses._replace(at=at, first=one, last=last, readers=readers)
@@ -111,7 +124,7 @@ class AccessChecks:
         if cells.width > 1:
             index = index * cells.width + np.asarray(accesses.columns).reshape(-1)
         for k in range(nbytes // cells.granule):
-            self._granule(machine, group, accesses, index + k * cells.width if k else index)
+            yield accesses, index + k * cells.width if k else index
 
     def _granule(self, machine: Machine, group: Group, accesses: Accesses, index: Array) -> None:
         cells, last, readers = accesses.cells, accesses.last, accesses.readers
@@ -218,7 +231,7 @@ class AccessChecks:
         reads[index] = epoch
         others = first != last
         if others.any():
-            cells.of("other")[index] = np.where(others, self.clocks.now << SHIFT | first, epoch)
+            cells.of("other")[index] = np.where(others, epoch & ~THREAD | first, epoch)
             return
         lost = reads.take(index) != epoch
         if lost.any():

@@ -29,7 +29,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import GlobalTarget
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.values import Affine, Array, Place, as_array
 from warpsim.program.program import Function, Instruction, Operand
 from warpsim.records import frozen
 
@@ -394,6 +394,8 @@ def objects(columns: Array, address: Array) -> tuple[Array, list[tuple[int, int]
     return order, list(zip(starts, [*starts[1:], len(keys)][: len(starts)], strict=True))
 
 
-def alike(array: Array) -> bool:
-    """Whether an array over a group is the same for all CTAs."""
-    return array.ndim != 4 or array.shape[2] == array.shape[3] == 1
+def alike(values: Place | Affine) -> bool:
+    """Whether values over a group are the same for all CTAs."""
+    if type(values) is Affine:
+        return not (values.strides[2] or values.strides[3])
+    return isinstance(values, int) or values.ndim != 4 or values.shape[2] == values.shape[3] == 1

@@ -56,32 +56,71 @@ class Races:
         self.checks = AccessChecks(self.clocks, self.reports)
         self.sources = GlobalSources()
         """What copies in flight read in global memory."""
+        self._reads: list[tuple[MemoryAccess, Selection, int]] = []
+        """Reads of shared memory that raced with nothing, and their times, recorded where anything but a barrier of the CTAs
+        comes next."""
+        self._quiet: bool | None = None
+        """Whether barriers of the CTAs order all writes of shared memory before what comes now; None if that is not known."""
+
+    def settle(self) -> None:
+        """Record the reads that wait, before threads write shared memory, or synchronise otherwise than at a barrier of their
+        CTAs."""
+        self._quiet = None
+        reads, self._reads = self._reads, []
+        for access, selection, time in reads:
+            self.checks.note_reads(*self._of_one_cta(access, selection), time)
+
+    def all_passed(self) -> None:
+        """Note that all threads passed a barrier of their CTAs: it orders the reads that wait before all that follows."""
+        self._reads.clear()
+        self.settle()
+        self.clocks.launch.step = None
+        self.clocks.cta_barrier(None)
+
+    def _waits(self, access: MemoryAccess) -> bool:
+        """Whether a read of shared memory need not be recorded yet."""
+        clocks = self.clocks
+        if access.writes or clocks.role.level or clocks.role.flag or clocks.clustered or clocks.launch.any_contents:
+            return False
+        if self._quiet is None:
+            kinds, begin = clocks.shared_cells.kinds, clocks.order.floor << SHIFT
+            self._quiet = all(kinds[k].max() < begin for k in ("write", "strong") if k in kinds)
+        return self._quiet
 
     # ---- accesses from the ports -------------------------------------------------------------
 
     def shared(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check an access to shared memory, whose places broadcast over the lanes with its columns."""
-        selection, columns, active, write = group.selection, access.columns, access.active, access.writes
-        at, cells, threads = access.places, self.clocks.shared_cells, selection.positions
+        selection, columns, active = group.selection, access.columns, access.active
         if self.clocks.order.uniform:
             same = isinstance(selection, Rect) and selection.all_ctas and columns is selection.columns
-            if same and alike(at) and (active is None or alike(active)):
-                at = at.reshape(at.shape[:2]) if at.ndim == 4 else at.reshape(1, 1)
-                threads = selection.threads[:, :, 0, 0]
-                mask = None if active is None else active[:, :, 0, 0]
-                accesses = Accesses(cells, at, access.nbytes, threads, threads, write=write)
-                self.checks.lanes(machine, group, accesses, mask)
-                self._flag(group, cells, access, access.places, columns)
+            if same and alike(access.at) and (active is None or alike(active)):
+                if self._waits(access):
+                    self._reads.append((access, selection, self.clocks.now))
+                    return
+                self.settle()
+                self.checks.lanes(machine, group, *self._of_one_cta(access, selection))
+                self._flag(group, self.clocks.shared_cells, access, access.places, columns)
                 return
+            self.settle()
             self.clocks.widen()
+        self._quiet = None
+        at, cells, threads = access.places, self.clocks.shared_cells, selection.positions
         shape = np.broadcast_shapes(at.shape, columns.shape)
         if len(shape) < len(selection.shape):
             shape = selection.shape
         at, columns = np.broadcast_to(at, shape), np.broadcast_to(columns, shape)
         self.checks.lanes(
-            machine, group, Accesses(cells, at, access.nbytes, threads, threads, columns, write=write), active
+            machine, group, Accesses(cells, at, access.nbytes, threads, threads, columns, write=access.writes), active
         )
         self._flag(group, cells, access, at, columns)
+
+    def _of_one_cta(self, access: MemoryAccess, selection: Selection) -> tuple[Accesses, Array | None]:
+        """An access that is the same in all CTAs as that of one, and the lanes that make it."""
+        at, active, threads = access.places, access.active, selection.threads[:, :, 0, 0]
+        at = at.reshape(at.shape[:2]) if at.ndim == 4 else at.reshape(1, 1)
+        accesses = Accesses(self.clocks.shared_cells, at, access.nbytes, threads, threads, write=access.writes)
+        return accesses, None if active is None else active[:, :, 0, 0]
 
     def _flag(self, group: Group, cells: Cells, access: MemoryAccess, at: Array, columns: Array | None) -> None:
         """Treat strong accesses as flags."""
@@ -290,6 +329,7 @@ class Races:
     def signalled(self, transfer: Transfer, which: Array) -> None:
         """Release copies, and what their threads knew when they started them, to who waits for the phases in which they
         count at their mbarriers."""
+        self.settle()
         signal, positions = transfer.signal, transfer.positions[which]
         assert signal is not None
         time, past = transfer.began or (self.clocks.now, None)
@@ -363,6 +403,12 @@ class RaceWatcher(Watcher):
         self._storing: Selection | None = None
 
     def at(self, machine: Machine, group: Group) -> Races:
+        """The detector of the batch, at the time of the group's step, which orders something."""
+        races = self._begun(machine, group)
+        races.settle()
+        return races
+
+    def _begun(self, machine: Machine, group: Group) -> Races:
         """The detector of the batch, at the time of the group's step."""
         races = machine.batch.notes[RACES]
         step = group.number, group.block, group.at, len(group.stack)
@@ -376,8 +422,9 @@ class RaceWatcher(Watcher):
         return races
 
     def at_new_step(self, machine: Machine) -> Races:
-        """The detector of the batch, for an event that belongs to a new step."""
+        """The detector of the batch, for an event that belongs to a new step, and orders something."""
         races = machine.batch.notes[RACES]
+        races.settle()
         races.clocks.launch.step = None
         return races
 
@@ -407,8 +454,10 @@ class RaceWatcher(Watcher):
         """Check accesses of threads; copies were checked when they started."""
         if access.space == "local" or machine.delivering:
             return
-        races = self.at(machine, group)
+        races = self._begun(machine, group)
         if access.allocation is not None:
+            if races.clocks.role.level:
+                races.settle()
             races.globals(machine, group, access.allocation, access)
         else:
             races.shared(machine, group, access)
@@ -465,11 +514,10 @@ class RaceWatcher(Watcher):
 
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note threads that passed a barrier."""
-        races = self.at_new_step(machine)
         if group is None:
-            races.clocks.cta_barrier(None)
+            machine.batch.notes[RACES].all_passed()
         else:
-            races.clocks.barrier_leave(group, number if partial else None)
+            self.at_new_step(machine).clocks.barrier_leave(group, number if partial else None)
 
     def barrier_completed(self, machine: Machine, number: int, columns: Array) -> None:
         """Note that a barrier which others need not reach has completed."""
