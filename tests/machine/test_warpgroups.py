@@ -1,9 +1,13 @@
 """Warpgroups that part between asynchronous products, and those that lack threads; products of ones, whose sums are counts."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 import warpsim
+from warpsim.machine.engine import Run
+from warpsim.machine.watcher import Watcher
 
 TEXT = """.version 8.3
 .target sm_90a
@@ -102,3 +106,25 @@ def test_moves_beside_products(effects):
     out, _ = launch(body, async_effects=effects, checks="none")
 
     assert out.tolist() == [[17, 18, 1, 17]] * 256
+
+
+class BeforeTheWait(Watcher):
+    """Writes the state before the first wait for products."""
+
+    state = None
+
+    def step_before(self, machine, group, instruction):
+        """Write it."""
+        if self.state is None and "wait_group" in instruction.text:
+            self.state = pickle.dumps(machine.launch)
+
+
+def test_products_of_a_state_that_was_read():
+    """A product that began before a state was written ends in whoever reads it, where no step of its block has run."""
+    before = BeforeTheWait()
+    launch(f"{STEP} bra.uni J; J: {WAIT}", async_effects="at_wait", watchers=[before])
+    state = pickle.loads(before.state)
+
+    assert Run(state, []).advance() is False
+    out = state.memory.at(int.from_bytes(state.params[:8], "little")).data.view(np.float32)
+    assert (out[: 4 * 256] == 17).all()

@@ -249,7 +249,10 @@ class Constants:
 
     def _knows(self, instruction: Instruction, state: State) -> bool:
         """Whether every register that it reads is constant."""
-        return all((state if r in self.often else self.once).get(r) is not None for r in instruction.reads)
+        for r in instruction.reads:  # noqa: SIM110  at every instruction that is computed: no calls
+            if (state if r in self.often else self.once).get(r) is None:
+                return False
+        return True
 
     def _note(self, at: int, made: list[int] | None, state: State) -> None:
         instruction = self.function.code[at]

@@ -22,13 +22,14 @@ ptxas does this for the output of any compiler, so the GPU's bits are those of t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 
 import attrs
 
 from warpsim.analysis.flow import KEEP, Block, blocks_of, rewritten
 from warpsim.isa.contracted import branches, fused
-from warpsim.isa.spec import Body, Op, Scope
+from warpsim.isa.spec import Body, Form, Op, Scope
 from warpsim.isa.traits import PLAIN, Contraction
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand, Register
@@ -182,16 +183,22 @@ def _keep_factors(instruction: Instruction, product: _Product, registers: list[R
 def _sum(instruction: Instruction, product: _Product, operand: int, *, negative: bool) -> Instruction:
     """The fused form of an add or sub that has the product as an operand."""
     d, *terms = instruction.operands
-    form, minus = instruction.form, instruction.traits.contraction is Contraction.DIFFERENCE
+    minus = instruction.traits.contraction is Contraction.DIFFERENCE
     function = fused(
         product.kind[-1],
         product.made_of,
         negative_product=negative ^ (minus and operand == 1),
         negative_sum=minus and operand == 0,
     )
-    sources = [attrs.evolve(form.operands[-1], name=name) for name in "abc"[: len(product.factors) + 1]]
-    form = form.replaced(function=function, operands=(form.operands[0], *sources))
+    form = _fused_form(instruction.form, function, len(product.factors) + 1)
     return attrs.evolve(instruction, form=form, operands=(d, *product.factors, terms[1 - operand]))
+
+
+@functools.lru_cache(maxsize=256)
+def _fused_form(form: Form, function: Body, n_sources: int) -> Form:
+    """The form of a sum that means ``function``: one for all that are alike, so that its graph is made once."""
+    sources = [attrs.evolve(form.operands[-1], name=name) for name in "abc"[:n_sources]]
+    return form.replaced(function=function, operands=(form.operands[0], *sources))
 
 
 def _runs(blocks: list[Block]) -> Iterator[list[Block]]:

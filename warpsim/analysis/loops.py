@@ -11,19 +11,21 @@ of them, nothing ends it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
 from warpsim.analysis.dataflow import needed
 from warpsim.analysis.flow import Block, callers, calls_into
 from warpsim.graph.nodes import Untraceable
-from warpsim.isa.spec import Scope
+from warpsim.isa.spec import Form, Scope
 from warpsim.isa.traits import Access, Ending
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand, Program, Register
 from warpsim.records import frozen
 
 CLOCKS = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"})
+LEAVES = (Ending.RETURN, Ending.EXIT, Ending.CALL)
 HARMLESS = frozenset({"accumulator", "active", "cluster", "device", "lane", "report"})
 """Ports of instructions whose only effect is their result."""
 
@@ -88,8 +90,10 @@ def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) 
     """The loop whose head is a block."""
     inside = loop_blocks(blocks, head)
     code = [i for n in sorted(inside) for i in function.code[blocks[n].first : blocks[n].last]]
+    traits, forms = {id(i.traits): i.traits for i in code}.values(), {id(i.form): i.form for i in code}.values()
     exits = list(_leaving(function, blocks, inside))
     ticks = clocks.ticks and any(clocks.read_by(i) for i in code)
+    calls = any(t.ending is Ending.CALL for t in traits)
     guards = [i.guard[0].index for i in code if i.guard is not None]
     decisive = _decisive(code)
     lines = [i.span.line for i in code]
@@ -101,10 +105,10 @@ def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) 
         timed=ticks and any(g in clocks.registers for g in guards),
         bounded=ticks and any(i.guard is not None and i.guard[0].index in clocks.registers for i in exits),
         exits=bool(exits),
-        polls=any(_is_call(i) or i.traits.polls for i in code),
-        hidden=any(i.traits.moves_stack or (_is_call(i) and clocks.program.externs) for i in code),
-        lanes=any("active" in i.form.ports for i in code),
-        threads=any(i.traits.uniform == "cta" for i in code),
+        polls=calls or any(t.polls for t in traits),
+        hidden=any(t.moves_stack for t in traits) or (calls and bool(clocks.program.externs)),
+        lanes=any("active" in form.ports for form in forms),
+        threads=any(t.uniform == "cta" for t in traits),
         counter=counter_of(function, blocks, head) if len(inside) == 1 and len(exits) == 1 else None,
     )
 
@@ -136,7 +140,7 @@ def _leaving(function: Function, blocks: list[Block], inside: frozenset[int]) ->
     for index in inside:
         block = blocks[index]
         code = function.code[block.first : block.last]
-        yield from (i for i in code if i.traits.leaves or i.traits.stop is not None or _is_call(i))
+        yield from [i for i in code if (t := i.traits).ending in LEAVES or t.stop is not None]
         last = code[-1]
         jumps = last.traits.ending in (Ending.BRANCH, Ending.INDEXED_BRANCH)
         ends = block.last == end and (not jumps or last.guard is not None)
@@ -150,7 +154,7 @@ def _decisive(code: list[Instruction]) -> set[int]:
     found: set[int] = set()
     sources: dict[int, list[tuple[int, ...]]] = {}
     for instruction in code:
-        if _gives_a_result(instruction):
+        if _gives_a_result(instruction.form):
             for register in instruction.writes:
                 sources.setdefault(register, []).append(instruction.reads)
         else:
@@ -158,8 +162,8 @@ def _decisive(code: list[Instruction]) -> set[int]:
     return needed(found, sources)
 
 
-def _gives_a_result(instruction: Instruction) -> bool:
-    form = instruction.form
+@lru_cache(maxsize=1024)
+def _gives_a_result(form: Form) -> bool:
     return form.n_dest > 0 and form.ports <= HARMLESS and form.scope in (Scope.THREAD, Scope.WARP)
 
 
@@ -170,7 +174,7 @@ class Clocks:
         self.program = program
         self._readers = readers
         self.registers: set[int] = set()
-        self.ticks = any(self.read_by(i) for i in function.code if readers or _is_call(i))
+        self.ticks = any(self.read_by(i) for i in function.code if readers or i.traits.ending is Ending.CALL)
         """Whether anything in the function reads a clock."""
         if not readers or not self.ticks:
             return
@@ -197,8 +201,12 @@ class Clocks:
 
 def clock_readers(program: Program) -> frozenset[str]:
     """Functions that read a clock, directly or through calls."""
-    names = (n for n, f in program.functions.items() if any(_names_a_clock(o) for i in f.kinds for o in i.operands))
-    found = set(names)
+    found = set()
+    for name, function in program.functions.items():
+        operands = [o for i in function.kinds for o in i.operands]
+        parts = [p.special for o in operands if o.elements is not None for p in o.elements]
+        if not CLOCKS.isdisjoint([*parts, *[o.special for o in operands]]):
+            found.add(name)
     return callers(program, found) if found else frozenset()
 
 

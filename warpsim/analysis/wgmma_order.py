@@ -61,7 +61,7 @@ def wgmma_registers(function: Function, blocks: list[Block]) -> list[int]:
     """Registers in which any wgmma of a function accumulates or from which it reads A, and those to which moves copy
     accumulators that may be in flight."""
     code = function.code
-    mmas = [i for i in code if is_mma(i)]
+    mmas = [i for i in code if i.form.scope is Scope.WARPGROUP and is_mma(i)]
     found = dict.fromkeys(r for i in mmas for part in operand_registers(i) for r in part)
     names = {r for i in mmas for r in operand_registers(i)[0]}
     moves = _moves_in_flight(code, blocks) if mmas else []

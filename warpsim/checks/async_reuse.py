@@ -253,8 +253,16 @@ class InFlight:
         self.stores = GlobalStores()
         self.matrices: list[tuple[MatrixFootprint, int, Array]] = []
         """Matrices read by wgmma, their warpgroups, and the tickets of their CTAs."""
+        self._starting: tuple[Array, Group] | None = None
+        """The wgmma that begins, by the tickets that it takes."""
         self.released = self.completed = self.stored = False
         """Whether copies may have released their sources, and completed, those to global memory among them."""
+
+    def issued(self, machine: Machine, group: Group, tickets: Array) -> Group:
+        """The threads of the wgmma that begins: the same for both of its matrices."""
+        if self._starting is None or self._starting[0] is not tickets:
+            self._starting = tickets, issued(machine, group)
+        return self._starting[1]
 
     def settle(self) -> None:
         """Drop completed operations."""
@@ -322,7 +330,7 @@ class AsyncReuse(Watcher):
         found = self._in_flight(machine)
         wgmma = machine.batch.wgmma
         if wgmma is not None and wgmma.starting is not None:
-            n_ctas, then = machine.batch.shape.n_ctas, issued(machine, group)
+            n_ctas, then = machine.batch.shape.n_ctas, found.issued(machine, group, wgmma.starting)
             for i, number in enumerate(group.warps.warpgroups):
                 owners = columns[min(i, len(columns) - 1)]
                 part = address[..., min(i, address.shape[-2] - 1), :].reshape(-1, address.shape[-1])

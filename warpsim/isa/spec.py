@@ -170,7 +170,7 @@ class Form:
         """The ``id`` of the section in the PTX ISA."""
         return self.declared.section
 
-    @property
+    @cached_property
     def scope(self) -> Scope:
         """The threads that execute it together."""
         return self.declared.scope

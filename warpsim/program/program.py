@@ -343,7 +343,7 @@ class Function:
         """Its registers, by index."""
         return self.body.registers
 
-    @property
+    @cached_property
     def code(self) -> tuple[Instruction, ...]:
         """Its instructions in text order."""
         return self.body.code

@@ -344,7 +344,10 @@ def _state(machine: Machine) -> Wgmma:
 
 def issue_of(group: Group) -> Issue:
     """The bound wgmma at which a group stands."""
-    return group.plan.issues[id(group.instruction)]
+    plan, instruction = group.plan, group.instruction
+    if id(instruction) not in plan.issues:  # of a state that was read: its block has not run
+        plan.blocks[group.block].bind()
+    return plan.issues[id(instruction)]
 
 
 def _owed(state: Wgmma, group: Group, slot: int, columns: Array) -> Array:

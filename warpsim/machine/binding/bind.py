@@ -115,8 +115,6 @@ def bind_function(plan: FunctionPlan) -> None:
         for instruction in body:
             place_operands(plan, instruction)
         bound.bind_when_run(len(body), partial(_steps, plan, block.first, body))
-        if plan.wgmma_rows:  # what is in flight is known by its steps
-            bound.bind()
 
 
 def _steps(plan: FunctionPlan, first: int, body: tuple[Instruction, ...]) -> list[Step]:

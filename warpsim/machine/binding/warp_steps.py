@@ -251,15 +251,12 @@ def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> S
 
 def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """Wrap another instruction's ``step`` to check the wgmma in flight, if it uses their registers."""
-    if instruction.form.scope is Scope.WARPGROUP:
+    if instruction.form.scope is Scope.WARPGROUP or plan.wgmma_rows.keys().isdisjoint(instruction.registers):
         return step
     reads, writes = (
         np.array(sorted({plan.wgmma_rows[s] for s in slots if s in plan.wgmma_rows}), np.int64)
         for slots in (instruction.reads, instruction.writes)
     )
-    if not (len(reads) or len(writes)):
-        return step
-
     move = moved(instruction)
     renames = move is not None and all(slot in plan.wgmma_rows for part in move for slot in part)
     guard = instruction.guard

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from warpsim.native.runtime.extents import FootprintObserver
     from warpsim.program.program import Instruction
 
+TAKEN = frozenset({"active", "report", "memory"})
+"""The ports of instructions that a region may hold."""
 AGAIN = 8
 """An entry point is checked again after a share of its visits: one in so many."""
 
@@ -227,9 +229,7 @@ def _begins(profile: Profile, block: int, *, accesses: bool) -> tuple[int, ...]:
     steps = bound.instructions[: bound.n_steps]
     stops = [(i.span.line, i.span.column) in profile.stops and profile.traces.stopped(i) for i in steps]
     other = [
-        stop
-        or not _plausible(i, accesses=accesses)
-        or any(not undefined.isdisjoint(part) for part in (i.reads, i.writes))
+        stop or not _plausible(i, accesses=accesses) or not undefined.isdisjoint(i.registers)
         for i, stop in zip(steps, stops, strict=True)
     ]
     first = next((k for k, i in enumerate(steps) if not other[k] and not i.registers.isdisjoint(plan.wgmma_rows)), 0)
@@ -248,11 +248,13 @@ def _whole_ctas(machine: Machine, group: Group) -> bool:
 
 def _plausible(instruction: Instruction, *, accesses: bool) -> bool:
     form = instruction.form
-    address = instruction.address
+    if form.scope not in (Scope.THREAD, Scope.WARP) or not form.ports <= TAKEN:
+        return False
+    if accesses:
+        return True
+    address = instruction.address if "memory" in form.ports else None
     parameter = address is not None and address.base is not None and address.base.parameter is not None
-    taken = {"active", "report"} | ({"memory"} if accesses or parameter else set())
-    ends = instruction.traits.fence is not None and not accesses
-    return form.scope in (Scope.THREAD, Scope.WARP) and form.ports <= taken and not ends
+    return instruction.traits.fence is None and (parameter or "memory" not in form.ports)
 
 
 class Bodies:
