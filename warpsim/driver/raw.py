@@ -113,7 +113,7 @@ def library_at(address: int) -> str:
 
 def file_at(address: int) -> str:
     """The path of the file that is mapped at an address; empty if none is, and where there is no Linux to ask."""
-    if sys.platform != "linux":
+    if sys.platform != "linux" or address < PAGE:
         return ""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
