@@ -28,8 +28,9 @@ ARRAYS = (
     "units_h100",
     "textures_h200",
     "textures_wider_h200",
+    "transfers_h200",
 )
-INSTRUCTION = re.compile(r"""(?:^|[;"\t]|@!?p\d)\s*([a-z]\w*(?:\.[\w:]+)*)""")
+INSTRUCTION = re.compile(r"""(?:^|[;"\t{]|@!?(?:p\d|few|one))\s*([a-z]\w*(?:\.[\w:]+)*)""")
 
 
 def kernels():

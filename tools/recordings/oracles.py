@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 TESTS = Path(__file__).parents[2] / "tests"
@@ -37,7 +38,6 @@ STATED = {
     "brkpt": "gives nothing, and a GPU without a debugger stops at it",
     "cp.async.bulk.prefetch.tensor.": "gives nothing: it may bring lines to the cache",
     "mma.sp::ordered_metadata.sync.aligned.shape.row.col.kind.block_scale": "the sparse and the scaled form have one each, and this is both",
-    "[bar], offsets, mask": "im2col copies and multicast ones have one each, and this is both",
 }  # fmt: skip
 """What has no oracle of its own, and why it needs none: by what stands in the line."""
 
@@ -80,6 +80,7 @@ def plain(line):
 def recorded():
     """The forms in the kernels and single instructions whose results on a GPU are kept."""
     import matrices
+    import transfers
     import warpsim
     from forms import HEAD, entry
     from forms import recorded as instructions
@@ -87,6 +88,8 @@ def recorded():
     texts = [path.read_text(encoding="utf-8") for path in TESTS.parent.glob("*/*/kernel.ptx")]
     texts += [path.read_text(encoding="utf-8") for path in TESTS.glob("cases/**/kernel.ptx")]
     texts += [trial.text for trial in matrices.wanted("0/5")]
+    with np.load(TESTS / "data" / "transfers_h200.npz") as stored:
+        texts += [transfers.entry(line.split("\t")) for line in stored["launches"].tolist()]
     texts += [HEAD + entry(0, form) for form in instructions(TESTS / "data" / "forms_h100.npz")]
     programs = (warpsim.load(text).program for text in dict.fromkeys(texts))
     return {(i.form.root, i.form.syntax) for p in programs for f in p.functions.values() for i in f.code}

@@ -106,12 +106,12 @@ def places_of(rng, count, dims, box, im2col, *, per, size, load):
     return table
 
 
-def trial(rng, numbers):
-    """One trial, None where the draw gives none."""
-    kind = rng.choice(["load"] * 5 + ["store"] * 2 + ["reduce"] * 2)
+def geometry(rng, *, load):
+    """Arguments of a tensor map, and what a copy of its box is: its type, channels of a slice, the size of an element, and bytes
+    of the tensor, of the copy and of the place that it takes; and whether it is one."""
     data_type = rng.choice(list(MAP_TYPES))
     name = MAP_TYPES[data_type]
-    size, load = SIZES[name], kind == "load"
+    size = SIZES[name]
     interleave = rng.choice(["none"] * 6 + ["16B", "32B"])
     rank = rng.randint(1, 5) if interleave == "none" else rng.randint(3, 5)
     unit, swizzle = UNITS[interleave], rng.choice(list(SPANS))
@@ -135,8 +135,21 @@ def trial(rng, numbers):
         count, inner = int(np.prod(sides)) * (per or 1), unit or box[0] * size
     nbytes = count * size
     room = -(-nbytes // 128) * 128 if unit else nbytes // inner * max(inner, SPANS[swizzle])
+    arguments = {
+        "data_type": data_type, "dims": dims, "box": box, "strides": strides, "swizzle": swizzle, "element_strides": steps,
+        "im2col": im2col, "interleave": interleave,
+    }  # fmt: skip
+    return arguments, name, per, size, total, nbytes, room, total <= 60_000 and not nbytes % 16 and not inner % 16
+
+
+def trial(rng, numbers):
+    """One trial, None where the draw gives none."""
+    kind = rng.choice(["load"] * 5 + ["store"] * 2 + ["reduce"] * 2)
+    load = kind == "load"
+    arguments, name, per, size, total, nbytes, room, whole = geometry(rng, load=load)
+    dims, box, im2col = arguments["dims"], arguments["box"], arguments["im2col"]
     operation = rng.choice(REDUCTIONS[name].split()) if kind == "reduce" and name in REDUCTIONS else None
-    if total > 60_000 or nbytes % 16 or inner % 16 or not 0 < room < ROOM or (kind == "reduce" and not operation):
+    if not whole or not 0 < room < ROOM or (kind == "reduce" and not operation):
         return None
     ctas = rng.randint(1, 4) if load else 1  # overlapping stores have no order
     arrays = {
@@ -146,13 +159,10 @@ def trial(rng, numbers):
     if not load:
         arrays["in_data"] = bits(numbers, name, ctas, room // size)
     text = boxes_ptx.kernel(
-        rank, nbytes if load else room, room=room, op=operation, im2col=bool(im2col), store=kind == "store"
+        len(dims), nbytes if load else room, room=room, op=operation, im2col=bool(im2col), store=kind == "store"
     )
     fill = "nan_request_zero_fma" if name[0] in "fb" and rng.random() < 0.4 else "zero"
-    map = tensor_map(
-        "tensor", data_type, dims, box, strides=strides, swizzle=swizzle, element_strides=steps, fill=fill, im2col=im2col,
-        interleave=interleave,
-    )  # fmt: skip
+    map = tensor_map("tensor", **arguments, fill=fill)
     return described(map, arrays, name, ctas, room // size, load=load), arrays, text
 
 
