@@ -99,6 +99,10 @@ class AccessChecks:
 
     def flat(self, machine: Machine, group: Group, accesses: Accesses) -> None:
         """Check the accesses of each granule against its cells, then record this step there."""
+        role, cells = self.clocks.role, accesses.cells
+        if role.level:
+            cells.narrow |= role.level < GPU
+            cells.elements |= role.nbytes
         for each, index in self._granules(accesses):
             self._granule(machine, group, each, index)
 
@@ -117,9 +121,6 @@ class AccessChecks:
         readers = None if readers is None else readers.reshape(-1)
         accesses = accesses._replace(at=at, first=one, last=last, readers=readers)
         cells.fit(nbytes)
-        if self.clocks.role.level:
-            cells.narrow |= self.clocks.role.level < GPU
-            cells.elements |= self.clocks.role.nbytes
         index = at // cells.granule
         if cells.width > 1:
             index = index * cells.width + np.asarray(accesses.columns).reshape(-1)

@@ -43,6 +43,8 @@ READ_ONLY = re.compile(r"^ldu|\.nc\b")
 """Loads whose memory nothing may write while the kernel runs."""
 KEPT = 4096
 """Number of copies from an allocation that are kept until somebody writes near what they have read."""
+WAITING = 256
+"""Number of reads of shared memory that may wait."""
 
 
 class Races:
@@ -95,7 +97,7 @@ class Races:
         if self.clocks.order.uniform:
             same = isinstance(selection, Rect) and selection.all_ctas and columns is selection.columns
             if same and alike(access.at) and (active is None or alike(active)):
-                if self._waits(access):
+                if len(self._reads) < WAITING and self._waits(access):
                     self._reads.append((access, selection, self.clocks.now))
                     return
                 self.settle()
@@ -104,7 +106,6 @@ class Races:
                 return
             self.settle()
             self.clocks.widen()
-        self._quiet = None
         at, cells, threads = access.places, self.clocks.shared_cells, selection.positions
         shape = np.broadcast_shapes(at.shape, columns.shape)
         if len(shape) < len(selection.shape):
@@ -403,7 +404,7 @@ class RaceWatcher(Watcher):
         self._storing: Selection | None = None
 
     def at(self, machine: Machine, group: Group) -> Races:
-        """The detector of the batch, at the time of the group's step, which orders something."""
+        """The detector of the batch, at the time of the group's step, with all reads recorded."""
         races = self._begun(machine, group)
         races.settle()
         return races
@@ -422,7 +423,7 @@ class RaceWatcher(Watcher):
         return races
 
     def at_new_step(self, machine: Machine) -> Races:
-        """The detector of the batch, for an event that belongs to a new step, and orders something."""
+        """The detector of the batch, with all reads recorded, for an event that belongs to a new step."""
         races = machine.batch.notes[RACES]
         races.settle()
         races.clocks.launch.step = None
