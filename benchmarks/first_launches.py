@@ -1,7 +1,8 @@
 """What the first launches of a process cost: ``python benchmarks/first_launches.py [--engines A,B] [--runs N] [NAME...]``.
 
 Each workload runs in fresh processes under each engine, with an empty cache and with one that earlier processes have filled.
-Times are CPU milliseconds of the whole process, threads included, medians of a few processes:
+Times are CPU milliseconds of the whole process, threads included, on a machine where Python makes 27 million additions a second
+(each process measures how many it makes), medians of a few processes:
 
 - *first*: from the process's beginning until the first launch is done;
 - *launch*: the first launch alone;
@@ -28,6 +29,7 @@ ENGINES = "interpreter", "auto", "compiled"
 NAMES = "w1", "w2", "w3", "w3n", "w4", "w5", "w7", "thin", "row", "tiny"
 FILLING = 2
 """Processes that fill the cache."""
+ADDITIONS = 10**6
 FIGURES = "first", "launch", "3 to 10", "end"
 
 
@@ -72,15 +74,25 @@ def launch_of(name: str) -> Callable[[], object]:
     return lambda: kernels["row"]((1,), (32,), (x, y, 1 << 17))
 
 
+def slowness() -> float:
+    """How many times as long an addition takes here."""
+    began, total = time.process_time(), 0
+    for number in range(ADDITIONS):
+        total += number
+    return (time.process_time() - began) * 27e6 / ADDITIONS
+
+
 def in_this_process(name: str) -> None:
-    """Launch ten times, and print what it took."""
+    """Launch ten times, and print what it took, and how slow the machine was before and behind it."""
     run = launch_of(name)
+    began, slow = time.process_time(), slowness()
+    counted = time.process_time() - began
     before = time.process_time()
     at = []
     for _ in range(10):
         run()
         at.append(time.process_time())
-    print(json.dumps([at[0], at[0] - before, at[9] - at[1]]))
+    print(json.dumps([at[0], at[0] - before, at[9] - at[1], slow, slowness(), counted]))
 
 
 def in_a_process(name: str, engine: str, cache: str) -> list[float]:
@@ -92,7 +104,8 @@ def in_a_process(name: str, engine: str, cache: str) -> list[float]:
     )
     after = os.times()
     whole = after.children_user + after.children_system - before.children_user - before.children_system
-    return [1e3 * figure for figure in (*json.loads(done.stdout), whole)]
+    first, launch, later, *slow, counted = json.loads(done.stdout)
+    return [1e3 * figure * len(slow) / sum(slow) for figure in (first - counted, launch, later, whole - 2 * counted)]
 
 
 def measured(name: str, engines: list[str], runs: int) -> dict[tuple[str, str], list[float]]:

@@ -7,10 +7,10 @@ stack slots, which LLVM's SROA promotes; inside a block they are SSA values.
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from typing import TYPE_CHECKING
 
+from warpsim.cache import digest
 from warpsim.native.codegen.accesses import Accesses, Memory
 from warpsim.native.codegen.builder import RegionBuilder, RegisterKinds, Visit
 from warpsim.native.codegen.converged import Converged
@@ -43,7 +43,7 @@ def emit(traces: Traces, region: Region, given: tuple[InputKind, ...], variant: 
     FunctionEmitter(traces, region, varying, given, variant, kinds, NullBuilder()).analyse()
     emitter = FunctionEmitter(traces, region, varying, given, variant, kinds, IRBuilder())
     text, code, followed = emitter.text("region"), emitter.builder.code, emitter.interference.ordered()
-    name = "region_" + hashlib.sha256(text.encode()).hexdigest()[:24]
+    name = "region_" + digest(text)[:24]
     left = [(number, slot in varying) for number, slot in enumerate(region.outs) if slot in emitter.builder.left]
     described = partial(
         CompiledRegion,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -104,7 +103,7 @@ class Compiler:
     def _key(self, text: str, level: int) -> str:
         how = f"{level} linked" if self._links else str(level)
         parts = VERSION, str(self._llvm.llvm_version_info), self._cpu, self._features, how, text
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return digest(*parts)
 
     def _object(self, text: str, level: int, *, again: bool = False) -> bytes:
         """A module's object; ``again``: it is needed more than once."""

@@ -5,7 +5,6 @@ A body that is asked for what no machine code does (other numerics, operands of 
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Hashable, Iterable
 from functools import cache, lru_cache, partial
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from warpsim.cache import digest
 from warpsim.isa import mma, mma_sp, wgmma, wmma
 from warpsim.isa.ports import DevicePort, Registers, ReportPort, constant_of
 from warpsim.isa.spec import Body
@@ -78,7 +78,7 @@ class Codes:
         with self.lock:
             if key not in self.texts:
                 text = make("matrix_core")
-                name = "matrix_" + hashlib.sha256(text.encode()).hexdigest()[:24]
+                name = "matrix_" + digest(text)[:24]
                 self.texts[key] = text.replace("@matrix_core(", f"@{name}("), name
             return self.texts[key]
 

@@ -20,7 +20,7 @@ from warpsim.native.runtime.lane_tables import tables_of
 from warpsim.native.runtime.memory import wants_copy
 from warpsim.native.runtime.run import Runner
 from warpsim.native.runtime.scratch import Scratch
-from warpsim.native.tiering.cost import LANE, STEP, Policy, has_spare_core, share_of, spent
+from warpsim.native.tiering.cost import CALL, LANE, STEP, Policy, has_spare_core, share_of, spent
 from warpsim.native.tiering.enqueue import enqueue_urgent
 from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Profile, Request
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 WORK = 100_000_000
 """Warp-instructions of a region between two checks of the time limit."""
 FAR = 1 << 40
-CALL, FEW = 1.2e-4, 4
-"""Seconds of a call, about; so many steps are worth one where time does not count."""
+FEW = 4
+"""So many steps are worth a call where time does not count."""
 DIVERGED = "diverged"
 """The note by which a batch tells that rules of collectives need their events (`warpsim.checks.convergence`)."""
 

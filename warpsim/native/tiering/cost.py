@@ -18,6 +18,8 @@ HOT = 0.02
 """Seconds of interpretation that make an entry point hot, and a launch worth a note."""
 STEP, LANE = 8e-6, 1e-9
 """Seconds that the interpreter takes per step, and per lane of a step."""
+CALL = 1.2e-4
+"""Seconds of a call of code, about."""
 LINES = 40
 """Lines of LLVM IR per instruction, about."""
 BEGIN, WRITE = 0.05, 1e-3
@@ -58,9 +60,14 @@ class Account:
         self._note = None if name is None else digest(VERSION, "launched", name)
         self.launches = int(self._note is not None and has_note(self._note))
 
+    @property
+    def saved(self) -> float:
+        """Seconds that code would have spared: not those of a call in each launch."""
+        return self.interpreted - self.launches * CALL
+
     def allows(self, seconds: float, share: float) -> bool:
-        """Whether so many more seconds of compilation stay within a share of the interpreted time."""
-        return self.compiled + seconds <= self.interpreted * share
+        """Whether so many more seconds of compilation stay within a share of those that code would have spared."""
+        return self.compiled + seconds <= self.saved * share
 
     def keep(self) -> None:
         """Leave a note for later processes, if it took a while."""

@@ -210,7 +210,7 @@ class CompiledEngine:
             return True
         spent = entry.visits * one
         if place == self._begin and profile.account.launches > 1:  # its region may hold all that is hot
-            spent = profile.account.interpreted
+            spent = profile.account.saved
         least = 2 * profile.estimate(entry) if self._covered(profile, place) else HOT
         if spent > least and profile.allows(entry, share_of(profile.account.launches)):
             if entry.formed or profile.account.launches > 1 or not has_spare_core():
