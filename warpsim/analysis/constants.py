@@ -127,7 +127,7 @@ PARTLY = frozenset(("and", "or", "mul", "xor", "selp", "slct"))
 
 class Constants:
     """The constants of a function: sparse for registers with a single writer, by block for the others. With ``asked``, registers
-    by place, only what they depend on is looked at, and ``answers`` are their values there, of places that some path reaches.
+    by place, only what they depend on is looked at, nothing changes, and ``answers`` are their values there, of places that some path reaches.
     The result of the instruction at ``false`` counts as false."""
 
     def __init__(self, function: Function, asked: Mapping[int, int] | None = None, *, false: int | None = None) -> None:
@@ -142,7 +142,10 @@ class Constants:
             _computed(i.op.text) and not i.form.ports and i.form.scope is Scope.THREAD for i in function.code
         ]
         self.partly = [i.form.root in PARTLY or i.guard is not None for i in function.code]
-        self.shows = [_shows(i.op, i.traits.contraction) and i.operands[0].register is not None for i in function.code]
+        self.shows = [
+            asked is None and _shows(i.op, i.traits.contraction) and i.operands[0].register is not None
+            for i in function.code
+        ]
         given = [r.index for p in (*function.params, *function.returns) for r in p.registers]
         if KEEP in function.directives:
             given = list(range(len(function.registers)))
