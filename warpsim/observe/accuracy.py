@@ -867,13 +867,10 @@ def _absorbed(values: Sequence[Array], got: Array, *, subtracts: bool) -> int:
     count = 0
     for term, others in terms:
         same = got == term
+        for other in others if same.item(same.argmax()) else ():
+            same = same & (other != 0)
         if same.item(same.argmax()):
-            places = same.reshape(-1).nonzero()[0]
-            sums = _taken(got, same.shape, places)
-            absorbed = (sums != 0) & np.isfinite(sums)
-            for other in others:
-                absorbed &= _taken(other, same.shape, places) != 0
-            count += int(np.count_nonzero(absorbed))
+            count += int(np.count_nonzero(same & (got != 0) & np.isfinite(got)))
     return count
 
 
