@@ -56,7 +56,9 @@ def _whole(active: Lanes) -> bool:
     return bool(active.all())
 
 
-def _shuffle(mode: str, a: Lanes, b: Lanes, c: Lanes, active: Lanes, report: ReportPort) -> tuple[Lanes, Lanes]:
+def _shuffle(
+    mode: str, a: Lanes, b: Lanes, c: Lanes, active: Lanes, report: ReportPort, masks: Lanes | None = None
+) -> tuple[Lanes, Lanes]:
     """The source lane's register, unchanged, and whether that lane was in range."""
     if _agreed(b) and _agreed(c):
         source, valid = _table(mode, int(b.item(0)), int(c.item(0)))
@@ -65,6 +67,8 @@ def _shuffle(mode: str, a: Lanes, b: Lanes, c: Lanes, active: Lanes, report: Rep
         source, valid = _sources(mode, b, c)
         shape = np.broadcast_shapes(a.shape, source.shape)
         value = np.take_along_axis(np.broadcast_to(a, shape), np.broadcast_to(source, shape), axis=1)
+    if masks is not None and masks.size > 1:
+        _check_masks(source.reshape(1, 32, 1) if source.ndim == 1 else source, masks, active, report)
     if not _whole(active):
         absent = _absent(source.reshape(1, 32, 1) if source.ndim == 1 else source, active, report)
         value = np.where(absent, np.uint32(0), value)  # undefined in the text; an H100 gives 0
@@ -75,15 +79,27 @@ def _absent(source: Lanes, active: Lanes, report: ReportPort) -> Lanes:
     """A mask of lanes that read from a lane that does not take part, after a warning about them."""
     source = np.broadcast_to(source, active.shape)
     reading = active & ~np.take_along_axis(active, source, axis=1)
-    if reading.any():
+    _warn(source[reading], "does not take part", report)
+    return reading
+
+
+def _check_masks(source: Lanes, masks: Lanes, active: Lanes, report: ReportPort) -> None:
+    """Warn of lanes that read from a lane which takes part, with others: their own mask does not name it."""
+    outside = active & (masks >> source.astype(np.uint32) & 1 == 0)
+    outside &= np.take_along_axis(active, np.broadcast_to(source, active.shape), axis=1)
+    _warn(np.broadcast_to(source, active.shape)[outside], "is not in the membermask", report)
+
+
+def _warn(sources: Lanes, why: str, report: ReportPort) -> None:
+    """Warn of what lanes read."""
+    if sources.size:
         report(
             "membermask",
-            f"shfl reads lane {int(source[reading][0])}, which does not take part: the value is undefined",
+            f"shfl reads lane {int(sources[0])}, which {why}: the value is undefined",
             None,
             severity="warning",
             advice="let the lanes that are read take part, or use the value only where p is true",
         )
-    return reading
 
 
 _UNIFORM = Traits(uniform="warp")
@@ -100,7 +116,7 @@ _shfl = functools.partial(
 @_shfl("shfl.sync.mode.b32 d, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };", traits=Traits(shuffles=True))
 def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: ReportPort) -> Lanes:
     """d = a of another lane."""
-    return _shuffle(op.mode, a, b, c, active, report)[0]
+    return _shuffle(op.mode, a, b, c, active, report, membermask)[0]
 
 
 @_shfl(
@@ -112,7 +128,7 @@ def shfl_sync_pred(
     op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: ReportPort
 ) -> tuple[Lanes, Lanes]:
     """d = a of another lane; p says whether that lane was in range."""
-    return _shuffle(op.mode, a, b, c, active, report)
+    return _shuffle(op.mode, a, b, c, active, report, membermask)
 
 
 _unsynced = functools.partial(_warp, scope=Scope.WARP, until=(70, (6, 4)))

@@ -19,6 +19,7 @@ from warpsim.checks.race import unused
 from warpsim.checks.race.accesses import AccessChecks, Accesses
 from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Role, alike
 from warpsim.checks.race.flags import FlagAccess, Flags
+from warpsim.checks.race.order import BOTH
 from warpsim.checks.race.reports import Reports, check_exit
 from warpsim.checks.undefined_registers import travels
 from warpsim.errors import Finding
@@ -494,7 +495,8 @@ class RaceWatcher(Watcher):
             clocks = self.at(machine, group).clocks
             if instruction.traits.scope == "cluster" and not clocks.clustered:
                 scope = "cta"
-            clocks.order.fence(clocks.threads_of(group.selection, active), scope, clocks.now)
+            halves = BOTH.intersection(instruction.op.modifiers) or BOTH
+            clocks.order.fence(clocks.threads_of(group.selection, active), scope, clocks.now, halves)
             clocks.launch.step = None
 
     def warp_synchronised(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:

@@ -14,6 +14,7 @@ the threads of a CTA come those of its warpgroups as readers through wgmma (`Wgm
 from __future__ import annotations
 
 from collections.abc import Hashable
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
@@ -34,6 +35,8 @@ from warpsim.checks.race.vector_clocks import (
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 
+BOTH = frozenset({"acquire", "release"})
+"""What a fence is, if it does not say that it is only half of it."""
 NEVER = np.iinfo(np.int64).max
 """The time at which threads leave that have not exited."""
 
@@ -205,15 +208,15 @@ class Order:
             for phase, mine in by_column(some, phases[np.isin(positions, some)])
         ]
 
-    def fence(self, positions: Array, scope: str, now: int) -> None:
+    def fence(self, positions: Array, scope: str, now: int, halves: AbstractSet[str] = BOTH) -> None:
         """Note a fence of scope "cta" or "gpu": later strong writes may release earlier accesses, and earlier strong reads
-        acquire; or one for mbarriers that these threads have initialised ("inits")."""
+        acquire, or one of these ``halves``; or one for mbarriers that these threads have initialised ("inits")."""
         index = self._index(positions)
-        for level in ("cta", "gpu") if scope == "gpu" else (scope,):
+        for level in () if "release" not in halves else ("cta", "gpu") if scope == "gpu" else (scope,):
             if level not in self.fences:
                 self.fences[level] = np.zeros((3, self.rows, self.width), np.int64)
             self.fences[level].reshape(3, -1)[:, index] = self._clocks(index, now)
-        if scope != "inits":
+        if scope != "inits" and "acquire" in halves:
             self.acquired.take_pending(positions, scope)
 
     def _clocks(self, index: Array, now: int) -> Array:
