@@ -302,6 +302,9 @@ def _return(machine: Machine, group: Group) -> int | None:
     returns = caller.blocks[block].returns
     for operand, param in zip(returns, group.plan.function.returns, strict=False):
         _hand_back(machine, group, back, operand, param)
+    if machine.hooks.stack_extended is not None and group.plan.frame_size:  # the frame's variables end with it
+        positions = group.selection.positions.reshape(-1)
+        machine.hooks.stack_extended(machine, group, positions, group.local_base, group.plan.frame_size)
     if machine.hooks.registers_written is not None:
         written = tuple(slot for operand in returns for slot in operand.registers)
         if written:

@@ -213,7 +213,7 @@ class Watcher:
         """A thread has allocated global memory from the device heap."""
 
     def stack_extended(self, machine: Machine, group: Group, positions: Array, first: int, nbytes: int) -> None:
-        """Threads have allocated ``nbytes`` of local memory at ``first``: the frame of a called function, or by alloca."""
+        """Threads have allocated ``nbytes`` of local memory at ``first``, or freed them: the frame of a function, or by alloca."""
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Warps access matrix rows in shared memory: ``place`` and ``columns`` broadcast to ``[warps, rows, ctas]``."""
