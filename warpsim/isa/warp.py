@@ -85,7 +85,8 @@ def _absent(source: Lanes, active: Lanes, report: ReportPort) -> Lanes:
 
 def _check_masks(source: Lanes, masks: Lanes, active: Lanes, report: ReportPort) -> None:
     """Warn of lanes that read from a lane which takes part, with others: their own mask does not name it."""
-    outside = active & (masks >> source.astype(np.uint32) & 1 == 0)
+    lanes = np.arange(32, dtype=np.uint32).reshape(1, 32, 1)
+    outside = active & (masks >> lanes & 1 == 1) & (masks >> source.astype(np.uint32) & 1 == 0)
     outside &= np.take_along_axis(active, np.broadcast_to(source, active.shape), axis=1)
     _warn(np.broadcast_to(source, active.shape)[outside], "is not in the membermask", report)
 

@@ -288,9 +288,6 @@ class BulkCopies(BulkReach):
             message = "the mbarrier that counts the bytes is in another CTA than their destination"
             advice = "name the mbarrier of the destination's CTA (mapa with its rank)"
             self.fault("out-of-bounds", message, advice=advice)
-        elif operation is not None and (to.columns == lanes.columns).any():
-            message, advice = "red.async reduces into shared memory of its own CTA", "use red.shared (red.async)"
-            self.fault("out-of-bounds", message, advice=advice)
         if self.inside(to.start, nbytes):
             work = RemoteStore(dst, type, values, operation)
             self._start(lanes, work, to, nbytes, asynchronous=False, reduces=operation is not None)
