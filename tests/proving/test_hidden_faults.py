@@ -54,6 +54,7 @@ FAULTS = {
                                       "add.u32 %r9, %r9, %r3; st.shared.u32 [%r9], 4096;" + READ
                                       + "ld.global.u32 %r2, [%x3]; setp.ne.u32 %p1, %r2, 0; @%p1 bra again;", 1),
     "part of a sum": ("races", LOAD + "shfl.sync.bfly.b32 %r6, %r2, 16, 31, -1; add.u32 %r2, %r2, %r6;" + STORE, 32),
+    "strong loads": ("races", "ld.volatile.global.u32 %r2, [%x3];" + STORE, 32),
     "a difference": ("races", LOAD + "".join(f"shfl.sync.bfly.b32 %r6, %r2, {k}, 31, -1; sub.u32 %r2, %r2, %r6;" for k in (1, 2, 4, 8, 16)) + STORE, 32),
     "a guarded load": ("races", LOAD + "setp.lt.u32 %p2, %r1, 16; @%p2 ld.global.u32 %r2, [%x1];" + STORE, 32),
     "laps behind a generic store": ("barriers", LOAD + "st.shared.u32 [%r5], 0; cvt.u64.u32 %x4, %r5; cvta.shared.u64 %x4, %x4; add.u64 %x2, %x3, 128; setp.eq.u32 %p3, %r2, 7; "

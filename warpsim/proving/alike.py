@@ -77,9 +77,12 @@ class Alike(Watcher):
         active = None if flow.guard is None else flow.guard(machine, group)
         for k, slot in enumerate(instruction.writes):
             found = None
-            if new is not None and len(new) == len(instruction.writes) and undefined(group, slot) is not None:
+            if undefined(group, slot) is not None:
                 old = group.shadow(NAME, slot)
-                found = new[k] if active is None else np.where(active, new[k], 0 if old is None else old)
+                mine = mixed(self._steps, k, group.selection.positions)
+                if new is not None and len(new) == len(instruction.writes):
+                    mine = new[k]
+                found = mine if active is None else np.where(active, mine, 0 if old is None else old)
             group.set_shadow(NAME, slot, found)
 
     @staticmethod

@@ -256,12 +256,12 @@ class Contents(Uninitialised):
     def warp_synchronised(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """What lanes get from others that come to a collective at another place is not followed."""
         if present(group).writes and missing_lanes(machine, group, members, active) is not None:
-            _hide(machine, group, present(group), party(machine.launch, machine.batch, group, ELSEWHERE))
+            _hide_later(machine, group, ELSEWHERE)
 
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Nothing is known of a vote."""
         if group is not None and present(group).writes:
-            _hide(machine, group, present(group), party(machine.launch, machine.batch, group, VOTE))
+            _hide_later(machine, group, VOTE)
 
     def _wander(self, machine: Machine, group: Group, instruction: Instruction, origin: Finding) -> None:
         """Nothing is known of what an access at any address reads, nor of what it may have written."""
@@ -298,4 +298,10 @@ def _hide(machine: Machine, group: Group, instruction: Instruction, origin: Find
         origins(machine).put(group, slot, origin)
         bits = ones(group.plan, slot, np.ones(1, np.bool_))
         put(group, slot, bits & ~PHASE_BIT if arrives else bits)
+
+
+def _hide_later(machine: Machine, group: Group, why: str) -> None:
+    """Nothing is known of results that come after their step, not even which are alike."""
+    _hide(machine, group, present(group), party(machine.launch, machine.batch, group, why))
+    for slot in present(group).writes:
         group.set_shadow(FINGERPRINT, slot, None)
