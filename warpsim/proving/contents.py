@@ -92,8 +92,9 @@ def patient(function: Function) -> Patient:
     waits: list[Instruction] = []
     meanwhile: list[Instruction] = []
     blocks, _ = blocks_of(function)
-    for head, block in enumerate(blocks):
-        inside = loop_blocks(blocks, head)
+    heads = {after for b in blocks for after in b.successors if after <= b.index}
+    for head in sorted(heads) if any(i.traits.does(Mbarrier.WAIT) for i in function.code) else ():
+        block, inside = blocks[head], loop_blocks(blocks, head)
         places = {at for n in inside for at in range(blocks[n].first, blocks[n].last)}
         waiting = [at for at in places if function.code[at].traits.does(Mbarrier.WAIT)]
         if len(waiting) != 1 or not any(head in blocks[n].successors for n in inside):
