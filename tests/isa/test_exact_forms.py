@@ -491,6 +491,26 @@ def test_what_changes_no_value(body):
     assert found[:, 1:].tolist() == [[100 * n + k for k in range(1, 16)] for n in range(32)]
 
 
+@pytest.mark.parametrize(
+    ("policy", "bits"),
+    [
+        ("L2::evict_first.b64 %c", 0x12F << 52),
+        ("L2::evict_last.b64 %c, 0.5", 0x147 << 52),
+        ("L2::evict_last.L2::evict_unchanged.b64 %c, 0.515625", 0x148 << 52),
+        ("L2::evict_normal.b64 %c, 0.0625", 0x160 << 52),
+        ("L2::evict_normal.L2::evict_first.b64 %c, 0.078125", 0x171 << 52),
+        ("L2::evict_unchanged.L2::evict_first.b64 %c, 1.5", 0x117 << 52),
+        ("L2::evict_unchanged.b64 %c, -0.5", 0x100 << 52),
+        ("L2::evict_unchanged.b64 %c, 0f7F800000", 0x10F << 52),
+    ],
+)
+def test_cache_policies(policy, bits):
+    """The bits are those that an H200 made."""
+    found = in_memory(f"createpolicy.fractional.{policy}; st.global.b64 [%d1], %c;")
+
+    assert set(found[:, :2].copy().view(np.uint64).reshape(-1).tolist()) == {bits}
+
+
 BLOCK = """.version 8.8
 .target sm_90a
 .address_size 64

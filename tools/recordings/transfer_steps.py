@@ -266,7 +266,7 @@ class Steps:
     def counted(self) -> str:
         """``st.async`` and ``red.async`` to another CTA."""
         k, text = self.number, self.global_slots(16, INPUT, "in")
-        if self.rng.random() < 0.5 or self.ctas == 1:  # red.async is not for one's own CTA
+        if self.rng.random() < 0.5:
             type = self.rng.choice(["b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"])
             size, prefix = int(type[1:]) // 8, exchanges.PREFIXES[type]
             count = self.rng.choice([c for c in (1, 2, 4) if c * size <= 16])

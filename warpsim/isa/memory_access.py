@@ -9,6 +9,7 @@ import numpy as np
 from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort, Registers, ReportPort, constant_of, first_of
 from warpsim.isa.spec import Gate, Op, instruction
 from warpsim.isa.traits import Access, Traits
+from warpsim.numerics import convert
 from warpsim.types import TYPES
 
 _access = functools.partial(instruction, chapter="data-movement-and-conversion-instructions")
@@ -275,6 +276,9 @@ def discard(op: Op, a: Address, size: Lanes, *, memory: MemoryPort, active: Lane
         )
 
 
+_PRIORITIES = ("L2::evict_unchanged", "L2::evict_first", "L2::evict_last", "L2::evict_normal")
+
+
 @_access(
     """
     createpolicy.fractional.primary{.secondary}.b64  d{, fraction};
@@ -285,8 +289,13 @@ def discard(op: Op, a: Address, size: Lanes, *, memory: MemoryPort, active: Lane
     needs=(80, (7, 4)),
 )
 def createpolicy(op: Op, fraction: Lanes | None = None) -> Lanes:
-    """An opaque cache policy."""
-    return np.zeros(1, TYPES["b64"].dtype)
+    """A cache policy, opaque in the text, with the bits of an H200: the priorities, and the fraction in four bits."""
+    kinds = _PRIORITIES.index(op.primary) << 1 | (op.secondary == "L2::evict_first")
+    bits = np.full(1, (0x10 | kinds) << 56, np.uint64)
+    if fraction is None:
+        return bits | np.uint64(15 << 52)
+    sixteenths = convert.to_integer(fraction * np.float32(15.99), np.dtype(np.uint32), "rzi")
+    return bits | (sixteenths.astype(np.uint64) & np.uint64(15)) << np.uint64(52)
 
 
 @_access(
