@@ -212,6 +212,24 @@ def test_a_store_taken_out(ablation, name, taken, reported):
     assert {f[2] for f in found} <= allowed
 
 
+COLLECTIVES = {
+    "shfl": ("shfl.sync.bfly.b32 %r5, %r4, 4, 31, -1;", ALL[16:]),
+    "vote": ("setp.eq.u32 %p2, %r4, 40; vote.sync.any.pred %p3, %p2, -1; selp.u32 %r5, 1, 0, %p3;", ALL),
+    "redux": ("redux.sync.add.u32 %r5, %r4, -1;", ALL),
+}
+
+
+@pytest.mark.parametrize("two", [False, True], ids=["at one place", "at two places"])
+@pytest.mark.parametrize(("collective", "lanes"), COLLECTIVES.values(), ids=COLLECTIVES)
+def test_what_lanes_exchange(collective, lanes, two):
+    """A register that lanes 16 to 31 have not written, wherever they bring it to the collective."""
+    split = f"@%p1 bra low; {collective} bra met; low: {collective} met:" if two else collective
+    body = f"setp.lt.u32 %p1, %r1, 16; @%p1 mov.u32 %r4, %r1; {split} st.global.u32 [%rd4], %r5;"
+
+    assert [found[2] for found in findings(body)] == [lanes]
+    assert findings(body.replace("@%p1 mov", "mov")) == []
+
+
 COPIES = {
     "shared": "st.shared.u32 [%r3], %r9;\nbar.sync 0; ld.shared.u32 %r4, [%r3]; st.global.u32 [%rd4], %r4;",
     "local": "st.local.u32 [t], %r9;\nld.local.u32 %r4, [t]; st.global.u32 [%rd4], %r4;",

@@ -167,11 +167,8 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
     warps = joint.warps
     arguments = []
     for number in range(form.n_dest, len(instruction.operands)):
-        values = [value_getter(g.plan, present(g).operands[number])(machine, g) for g in parts]
-        full = np.empty(together.n, values[0].dtype)
-        for group, value, index in zip(parts, values, slices, strict=True):
-            full[index] = _spread(value, group)
-        arguments.append(warps.spread(full.reshape(together.shape)))
+        values = [as_array(value_getter(g.plan, present(g).operands[number])(machine, g)) for g in parts]
+        arguments.append(warps.spread(_gathered(joint, parts, slices, values)))
     keywords: dict[str, object] = {
         name: PORTS[name](machine, joint, None) for name in form.ports - {"active", "report"}
     }
@@ -179,7 +176,12 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
         keywords["active"] = warps.active
     if "report" in form.ports:
         keywords["report"] = lambda rule, message, lanes=None, **more: machine.fault(rule, message, joint, None, **more)
+    followed = _shadowed(joint, parts, slices)
+    if followed and machine.hooks.shadowed_before is not None:
+        machine.hooks.shadowed_before(machine, joint, instruction)
     result = form.function(instruction.op, *arguments, **keywords)
+    if followed and machine.hooks.shadowed_after is not None:
+        machine.hooks.shadowed_after(machine, joint, instruction)
     results = [
         np.broadcast_to(as_array(warps.collect(r)), together.shape).reshape(-1)
         for r in (result if isinstance(result, tuple) else (result,))
@@ -191,6 +193,54 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
             commit(machine, group, own if isinstance(result, tuple) else own[0], None)
             if machine.hooks.registers_written is not None:
                 machine.hooks.registers_written(machine, group, present(group).writes)
+        if followed:
+            _hand_out(joint, group, index)
+
+
+def _shadowed(joint: Group, parts: list[Group], slices: list[Array]) -> bool:
+    """Give a group of the threads of several the registers that each of these brings to the collective, with their shadows; False if
+    there are none, or if the places differ in more than their registers, such as a constant."""
+    if not any(group.shadowed(present(group).registers) for group in parts):
+        return False
+    if len({_but_registers(present(group)) for group in parts}) > 1:
+        return False
+    for slot, *own in zip(*(_slots(present(group)) for group in (joint, *parts)), strict=True):
+        joint.set(slot, _gathered(joint, parts, slices, [as_array(g.read(r)) for g, r in zip(parts, own, strict=True)]))
+        for name in {name for group in parts for name in group.shadows}:
+            shadows = [group.shadow(name, register) for group, register in zip(parts, own, strict=True)]
+            kind = next((shadow.dtype for shadow in shadows if shadow is not None), None)
+            if kind is not None:
+                full = [np.zeros(1, kind) if shadow is None else shadow for shadow in shadows]
+                joint.set_shadow(name, slot, _gathered(joint, parts, slices, full))
+    return bool(joint.shadows)
+
+
+def _gathered(joint: Group, parts: list[Group], slices: list[Array], values: list[Array]) -> Array:
+    full = np.empty(joint.selection.n, values[0].dtype)
+    for group, value, index in zip(parts, values, slices, strict=True):
+        full[index] = _spread(value, group)
+    return full.reshape(joint.selection.shape)
+
+
+def _hand_out(joint: Group, group: Group, index: Array) -> None:
+    """Give the results of a group, the threads ``index`` of the joint one, their shadows."""
+    for name in group.shadows.keys() | joint.shadows.keys():
+        for slot, own in zip(present(joint).writes, present(group).writes, strict=True):
+            shadow = joint.shadow(name, slot)
+            found = None if shadow is None else _spread(shadow, joint)[index].reshape(group.selection.shape)
+            group.set_shadow(name, own, found if found is not None and found.any() else None)
+
+
+def _slots(instruction: Instruction) -> list[int]:
+    """The registers of an instruction in the order in which they are written down."""
+    guard = [] if instruction.guard is None else [instruction.guard[0].index]
+    return [*guard, *(register for operand in instruction.operands for register in operand.registers)]
+
+
+def _but_registers(instruction: Instruction) -> tuple[object, ...]:
+    """All else in the operands of an instruction, and whether it has a guard."""
+    guard = None if instruction.guard is None else instruction.guard[1]
+    return guard, *((bool(o.registers), o.constant, o.special, o.negated) for o in instruction.operands)
 
 
 def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
