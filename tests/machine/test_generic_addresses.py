@@ -57,7 +57,17 @@ def test_lanes_in_several_spaces(chosen, guard, access, old, new, checks):
     text = TEXT.format(choose=ONE_OF[chosen], guard=f"mov.u32 v, 5; {guard}", access=access, show=show)
     text = text.replace("st.shared.u32 [room], u; ", "").replace("ld.shared.u32 k, [room]; ", "")
     given, out = np.arange(1000, 1040, dtype=np.uint32), np.zeros((4, 40), np.uint32)
-    found = warpsim.load(text)["k"](1, 40, (given, out), checks=checks).findings
+    kernel, local = (
+        warpsim.load(text)["k"],
+        tuple(t for t in range(32) if GUARDS[guard](t) and space(chosen, t) == "local"),
+    )
+    if access.startswith("atom") and local:  # atom may be used "where the address points to .global or .shared space"
+        with pytest.raises(warpsim.ExecutionError) as caught:
+            kernel(1, 40, (given, out), checks=checks)
+        assert [(f.rule, f.lanes) for f in caught.value.findings] == [("out-of-bounds", local)]
+        assert "an atomic at address 0x0 of local memory" in str(caught.value)
+        return
+    found = kernel(1, 40, (given, out), checks=checks).findings
     wanted = [[5 if name == "v" else base + t for t in range(40)] for name, base in (("v", 0), *SPACES.items())]
     for t in range(40):
         if GUARDS[guard](t):

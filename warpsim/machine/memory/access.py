@@ -83,7 +83,9 @@ class Memory(Port):
 
             def access(port: Memory, k: str, a: Address) -> tuple[Array, ...]:
                 if k == "local":
-                    message = f"an atomic at address 0x{int(a.places.reshape(-1)[0]):x} of local memory"
+                    place = np.broadcast_to(a.places, port.group.selection.shape)
+                    first = place[... if port.active is None else port.active].flat[0]
+                    message = f"an atomic at address 0x{first:x} of local memory"
                     advice = "atomics take addresses in global and shared memory (atom, red)"
                     self.machine.fault("out-of-bounds", message, port.group, port.active, advice=advice)
                 old = port.atomic(
