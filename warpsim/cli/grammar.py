@@ -89,8 +89,8 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 @functools.cache
 def parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The argument parser, with the options of all commands or ``only`` of one, which takes 1 ms instead of 8. The module of a
-    command is its ``module``."""
+    """The argument parser, with the options of all commands, or ``only`` of one in a third of the time. The module of a command is
+    its ``module``."""
     top = _Parser(prog="warpsim", description="Run, check and step through NVIDIA PTX without a GPU.")
     top.add_argument("--version", action="version", version=f"warpsim {VERSION}")
     commands = top.add_subparsers(dest="command", required=True)
