@@ -18,6 +18,7 @@ import re
 import sys
 import zlib
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -227,14 +228,22 @@ def differences(path: str | Path, part: slice = slice(None)) -> list[str]:
     return wrong
 
 
+def main(
+    doc: str, make: Callable[[str, int], list[list[str]]], record: Callable[[str, str], None], differences: Callable[[str], list[str]]
+) -> None:  # fmt: skip
+    """Draw, record or compare, as the command line says."""
+    match sys.argv[1:]:
+        case ["make", seed, count, listed]:
+            Path(listed).write_text("".join("\t".join(made) + "\n" for made in make(seed, int(count))))
+        case ["record", listed, path]:
+            record(listed, path)
+        case ["compare", path]:
+            found = differences(path)
+            print("\n\n".join([*found, f"{len(found)} differ"]))
+            sys.exit(bool(found))
+        case _:
+            sys.exit(doc)
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["make"] and len(sys.argv) == 5:
-        Path(sys.argv[4]).write_text("".join("\t".join(chain) + "\n" for chain in make(sys.argv[2], int(sys.argv[3]))))
-    elif sys.argv[1:2] == ["record"] and len(sys.argv) == 4:
-        record(sys.argv[2], sys.argv[3])
-    elif sys.argv[1:2] == ["compare"] and len(sys.argv) == 3:
-        found = differences(sys.argv[2])
-        print("\n\n".join([*found, f"{len(found)} chains differ"]))
-        sys.exit(bool(found))
-    else:
-        sys.exit(__doc__)
+    main(__doc__, make, record, differences)

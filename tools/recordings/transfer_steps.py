@@ -104,19 +104,10 @@ class Steps:
     def kinds(self) -> list[Callable[[], str]]:
         """Steps, some more often than others."""
         return [
-            *(
-                self.load,
-                self.box,
-                self.box,
-                self.store,
-                self.reduction,
-                self.reduction,
-                self.across,
-                self.asynchronous,
-            ),
-            *(self.counted, self.access, self.access, self.atomic, self.atomic, self.vectors, self.rows, self.product),
-            *(self.warpgroup, self.warpgroup, self.warpgroup, self.tile, self.barrier, self.hints),
-        ]
+            self.load, self.box, self.box, self.store, self.reduction, self.reduction, self.across, self.asynchronous, self.counted,
+            self.access, self.access, self.atomic, self.atomic, self.vectors, self.rows, self.product, self.warpgroup, self.warpgroup,
+            self.warpgroup, self.tile, self.barrier, self.hints,
+        ]  # fmt: skip
 
     def hint(self) -> tuple[str, str, str]:
         """A cache policy: code that makes it, modifier and operand; or none."""
@@ -220,18 +211,14 @@ class Steps:
         copy = f"{opcode}.shared::cluster.shared::cta.mbarrier::complete_tx::bytes{tail}"
         return self.waited(n, f"@one {copy} [peer+{a}], [sm+{b}], {n}, [peerbar+{8 * self.number}];")
 
-    def slots(self, base: str, limit: int, size: int, target: str = "w") -> str:
-        """Code: where each thread has ``size`` bytes of its own, in some order."""
+    def slots(self, base: str, size: int, target: str = "") -> str:
+        """Code: where each thread has ``size`` bytes of its own, in some order: in ``q`` of ``in`` and ``out``, in ``w`` of shared memory."""
+        limit = {"in": INPUT, "out": GLOBAL}.get(base, SHARED)
+        width, bits, usual = ("lo", 32, "w") if limit == SHARED else ("wide", 64, "q")
+        target = target or usual
         return (
             f" mad.lo.u32 y, t, {self.rng.randrange(1, 128, 2)}, {self.rng.randrange(128)}; and.b32 y, y, 127;"
-            f" mad.lo.u32 {target}, y, {size}, {base}; add.u32 {target}, {target}, {self.at(limit, 128 * size, size)};"
-        )
-
-    def global_slots(self, size: int, limit: int = GLOBAL, base: str = "out", target: str = "q") -> str:
-        """The same in global memory."""
-        return (
-            f" mad.lo.u32 y, t, {self.rng.randrange(1, 128, 2)}, {self.rng.randrange(128)}; and.b32 y, y, 127;"
-            f" mad.wide.u32 {target}, y, {size}, {base}; add.u64 {target}, {target}, {self.at(limit, 128 * size, size)};"
+            f" mad.{width}.u32 {target}, y, {size}, {base}; add.u{bits} {target}, {target}, {self.at(limit, 128 * size, size)};"
         )
 
     def asynchronous(self) -> str:
@@ -241,7 +228,7 @@ class Steps:
         head, tail, policy = self.hint()
         tail += self.maybe(f".L2::{self.rng.choice(['64B', '128B', '256B'])}", 0.3)
         slot = self.rng.choice([16, 32]) if size == 16 else 16
-        text = self.slots("sm", SHARED, slot) + self.global_slots(16, INPUT, "in")
+        text = self.slots("sm", slot) + self.slots("in", 16)
         text += f" mad.lo.u32 y, t, {self.rng.randrange(50)}, {self.rng.randrange(50)};"
         inner = self.rng.randrange(0, 16, size)
         more = self.rng.choice(["", "size", "few"])
@@ -265,7 +252,7 @@ class Steps:
 
     def counted(self) -> str:
         """``st.async`` and ``red.async`` to another CTA."""
-        k, text = self.number, self.global_slots(16, INPUT, "in")
+        k, text = self.number, self.slots("in", 16)
         if self.rng.random() < 0.5:
             type = self.rng.choice(["b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"])
             size, prefix = int(type[1:]) // 8, exchanges.PREFIXES[type]
@@ -276,12 +263,12 @@ class Steps:
             wide = f".v{count}" if count > 1 else ""
             name = f"st.async{self.maybe('.weak')}.shared::cluster.mbarrier::complete_tx::bytes{wide}.{type}"
             size *= count
-            text += values + self.slots("peer", SHARED, size)
+            text += values + self.slots("peer", size)
             return text + self.waited(size * THREADS, f"{name} [w], {shown}, [peerbar+{8 * k}];")
         operation = self.rng.choice([*SHARED_REDUCTIONS, "add.s64"])
         type = operation[-3:]
         prefix, size = exchanges.PREFIXES[type], int(type[1:]) // 8
-        place = self.slots("peer", SHARED, size)
+        place = self.slots("peer", size)
         if self.rng.random() < 0.4 and operation[:3] not in ("inc", "dec"):
             place = f"add.u32 w, peer, {self.at(SHARED, size, size)};"
         name = f"red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.{operation}"
@@ -303,11 +290,11 @@ class Steps:
             head = tail = operand = ""
         if self.rng.random() < 0.3:
             load = f"ld{self.maybe('.relaxed.cluster')}.shared::cluster{vec}.{type}"
-            text = f"{self.slots('peer', SHARED, 16)} {load} {shown}, [w+{inner}]; {SYNC}"
+            text = f"{self.slots('peer', 16)} {load} {shown}, [w+{inner}]; {SYNC}"
         else:
             load = f"ld{policy}.global" if policy in STRONG else f"ld.global{policy}"
             address = f"[q+{inner}]{operand or self.maybe('.unified', 0.1)}"
-            text = f"{head}{self.global_slots(16, INPUT, 'in')} {load}{tail}{vec}.{type} {shown}, {address};"
+            text = f"{head}{self.slots('in', 16)} {load}{tail}{vec}.{type} {shown}, {address};"
         where = self.rng.choice(["global", "shared", "shared::cluster", "generic"])
         fitting = [t for t, prefixes in exchanges.WIDTHS.items() if prefix in prefixes.split()]
         stored = self.rng.choice([t for t in fitting if int(t[1:]) // 8 * count <= 16])
@@ -315,8 +302,8 @@ class Steps:
         policy, space = self.rng.choice(STORES), {"global": ".global", "generic": ""}.get(where, f".{where}")
         store = f"st{policy}{space}" if policy in STRONG else f"st{space}{policy}"
         if where in ("global", "generic"):
-            return f"{text} {self.global_slots(16)} {store}{vec}.{stored} [q+{self.at(16, size, size)}], {shown};"
-        place = self.slots("sm" if where == "shared" else "peer", SHARED, 16)
+            return f"{text} {self.slots('out', 16)} {store}{vec}.{stored} [q+{self.at(16, size, size)}], {shown};"
+        place = self.slots("sm" if where == "shared" else "peer", 16)
         return f"{text} {place} {store}{vec}.{stored} [w+{self.at(16, size, size)}], {shown};"
 
     def order(self, read: bool) -> str:
@@ -330,8 +317,8 @@ class Steps:
             ["global", "shared", "shared::cta", "shared::cluster", "generic", "generic shared", "generic cluster"]
         )
         if where in ("global", "generic"):
-            return self.global_slots(size), "" if where == "generic" else ".global", "[q]"
-        text = self.slots("peer" if "cluster" in where else "sm", SHARED, size)
+            return self.slots("out", size), "" if where == "generic" else ".global", "[q]"
+        text = self.slots("peer" if "cluster" in where else "sm", size)
         if "generic" in where:
             return (
                 f"{text} cvt.u64.u32 q, w; cvta.{where.replace('generic ', '').replace('cluster', 'shared::cluster')}.u64 q, q;",
@@ -349,7 +336,7 @@ class Steps:
         text, space, address = self.place(size)
         if type.endswith("x2") and "cluster" in f"{space} {text}" and self.ctas > 1:
             return self.hints()  # the assembler adds integers there
-        text += self.global_slots(16, INPUT, "in", "g")
+        text += self.slots("in", 16, "g")
         compares = operation.startswith("cas")
         if type == "b128":
             text += " ld.global.v2.b64 {q0, q1}, [g]; mov.b128 o2, {q0, q1}; mov.b128 o3, {q1, q0};"
@@ -375,8 +362,8 @@ class Steps:
         count = self.rng.choice([c for c in (2, 4, 8) if c * size <= 16])
         operation = "add" if type == "f32" else f"{self.rng.choice(['add', 'min', 'max'])}.noftz"
         name, raw = registers(type)
-        text = self.global_slots(16, INPUT, "in")
-        text += "".join(moved(name, raw, n, f"q+{n * size}") for n in range(count)) + self.global_slots(size * count)
+        text = self.slots("in", 16)
+        text += "".join(moved(name, raw, n, f"q+{n * size}") for n in range(count)) + self.slots("out", size * count)
         tail = f".global.{operation}.v{count}.{type}"
         if self.rng.random() < 0.4:
             return f"{text} red{self.order(False)}{tail} [q], {vector(name, count)};"
@@ -392,8 +379,8 @@ class Steps:
         address, generic = ("[w]", "") if space else ("[q]", " cvt.u64.u32 q, w; cvta.shared.u64 q, q;")
         tail = f"m8n8.x{count}{turned}{space}.b16"
         if self.rng.random() < 0.4:
-            text = f"{self.global_slots(16, INPUT, 'in')} ld.global.v4.b32 {vector('b', 4)}, [q];"
-            text += self.slots("sm", SHARED, 16) + generic
+            text = f"{self.slots('in', 16)} ld.global.v4.b32 {vector('b', 4)}, [q];"
+            text += self.slots("sm", 16) + generic
             return f"{text} stmatrix.sync.aligned.{tail} {address}, {vector('b', count)};"
         a, b, c = self.rng.choice([1, 3, 5, 7, 37]), self.rng.randrange(999), self.rng.choice([0, 1, 2, 4])
         text = f"shr.u32 y, t, {c}; mad.lo.u32 y, y, {a}, {b}; mul.lo.u32 y, y, y; and.b32 y, y, 1023; mad.lo.u32 w, y, 16, sm;"
@@ -438,15 +425,8 @@ class Steps:
         while True:
             mode = self.rng.randrange(4)
             span = WIDTH[mode]
-            usual = [
-                16,
-                128,
-                8 * span,
-                0,
-                16 * self.rng.randrange(64),
-                16 * self.rng.randrange(256),
-                128 * self.rng.randrange(16),
-            ]
+            near, far, wider = 16 * self.rng.randrange(64), 16 * self.rng.randrange(256), 128 * self.rng.randrange(16)
+            usual = [16, 128, 8 * span, 0, near, far, wider]
             leading, stride = self.rng.choice(usual), self.rng.choice(usual)
             wide = k * bits // 8
             if turned:
