@@ -110,8 +110,9 @@ def test_like_what_was_read(path):
 
 
 def test_what_is_rare():
-    """A parameter that is a texture has another type than a variable; a selector, a minus, and an element left out belong to an op."""
-    rare = "vmad.s32.s32.s32 %r1, %r1.b1, -%r2.h1, %r1;\n\tst.global.v8.b32 [%rd2], {%r1, _, %r1, %r1, %r1, %r1, %r1, _};\n\tret;"
+    """A parameter that is a texture has another type than a variable; a selector, a minus, and an element left out belong to an op;
+    what is asynchronous, to the module."""
+    rare = "cp.async.wait_all;\n\tvmad.s32.s32.s32 %r1, %r1.b1, -%r2.h1, %r1;\n\tst.global.v8.b32 [%rd2], {%r1, _, %r1, %r1, %r1, %r1, %r1, _};\n\tret;"
     read, found = both(TEXT.replace("8.6", "8.8").replace("p)", "p, .param .texref q)").replace("ret;", rare))
 
     assert facts(found) == facts(read)
