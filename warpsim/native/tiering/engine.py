@@ -208,11 +208,11 @@ class CompiledEngine:
             return False
         if entry.formed and (self.policy is Policy.ASKED or profile.account.launches > 1):
             return True
-        spent = entry.visits * one
+        saved = entry.visits * one
         if place == self._begin and profile.account.launches > 1:  # its region may hold all that is hot
-            spent = profile.account.saved
+            saved = profile.account.saved
         least = 2 * profile.estimate(entry) if self._covered(profile, place) else HOT
-        if spent > least and profile.allows(entry, share_of(profile.account.launches)):
+        if saved > least and profile.allows(entry, share_of(profile.account.launches)):
             if entry.formed or profile.account.launches > 1 or not has_spare_core():
                 return True
             enqueue_urgent(Request(profile, place, entry))
