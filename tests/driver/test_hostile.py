@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from warpsim.driver.raw import get32
+from warpsim.driver.raw import all_bytes_at, get32
 from warpsim.driver.results import DriverError
 
 INVALID_VALUE = 1
@@ -73,6 +73,10 @@ def test_memory_that_is_not_there(call, memory):
     assert get32(end - 4) == 7
     with pytest.raises(DriverError, match="the program has no 4 bytes"):
         get32(end - 3)
+    assert all_bytes_at([(end - 4, 1), (end - 8, 2)]) == [b"\7", b"\0\0"]
+    for other in (end - 3, end, 8):  # two of one page, of two, and of none
+        with pytest.raises(DriverError):
+            all_bytes_at([(end - 4, 4), (other, 4)])
     assert libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(page)) == 0
 
 
