@@ -167,7 +167,6 @@ class Run:
         self._watched = self.hooks.step_before is not None or self.hooks.step_after is not None
         registers = self.hooks.registers_read is not None or self.hooks.registers_written is not None
         self._register_steps: dict[BoundBlock, tuple[list[Step], End]] | None = {} if registers else None
-        self._shadows = getattr(getattr(self.hooks.shadowed_before, "__self__", None), "shadows", None)
         wrapped = self.hooks.step_wrapped
         alone = getattr(self.hooks.registers_read, "__self__", None) is getattr(wrapped, "__self__", self)
         self._wrapped: Wrapper | None = wrapped if alone else None  # type: ignore[assignment]
@@ -292,7 +291,7 @@ class Run:
         """Run a group until another comes before it; True for a pause."""
         state, batch, watched = self.state, machine.batch, self._watched
         before, after, compiled = self.hooks.shadowed_before, self.hooks.shadowed_after, self.compiled
-        register_steps, executed, names = self._register_steps, self.hooks.region_executed, self._shadows
+        register_steps, executed, names = self._register_steps, self.hooks.region_executed, self.hooks.shadows
         waiting = len(batch.runnable)
         limit = machine.limit(group) if waiting else None
         plain: BoundBlock | None = None  # the block that reads no shadow from before it

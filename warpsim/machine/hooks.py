@@ -154,6 +154,10 @@ class Listener(Protocol):
     def compiled(self) -> frozenset[str]:
         """Those that compiled code handles itself."""
 
+    @property
+    def shadows(self) -> frozenset[str] | None:
+        """The shadows of which `shadowed_before` and `shadowed_after` tell it; None for any."""
+
 
 class Hooks:
     """The events of a launch as callables; None without a listener."""
@@ -172,6 +176,10 @@ class Hooks:
             events[name] = getattr(listeners[number], name)
         for name, numbers in shared:
             events[name] = _all([getattr(listeners[k], name) for k in numbers])
+        followed = [w.shadows for w in listeners if "shadowed_before" in w.events or "shadowed_after" in w.events]
+        names = [name for part in followed for name in part or ()]
+        self.shadows = None if None in followed else frozenset(names)
+        """The shadows of which listeners are told; None for any."""
 
 
 @functools.lru_cache(maxsize=256)

@@ -51,7 +51,8 @@ class Watcher:
     """Events that compiled code handles itself: it runs only code that has nothing to report to this class."""
 
     shadows: ClassVar[frozenset[str] | None] = None
-    """Names of shadows: `shadowed_before` and `shadowed_after` come where registers carry one of them; None for any."""
+    """Names of shadows: `shadowed_before` and `shadowed_after` come where registers carry one of them, or one that another watcher
+    names; None for any."""
 
     def __init_subclass__(cls, **more: object) -> None:
         super().__init_subclass__(**more)
