@@ -99,6 +99,17 @@ def test_what_a_difference_absorbs(terms, lanes):
     assert at(result, 11).kinds["absorption"] == lanes
 
 
+def test_a_shuffle_at_two_places():
+    """Its result is exact, though its register held 1/3 before."""
+    shuffle = "div.rn.f32 %f3, 0f3F800000, %f1; shfl.sync.bfly.b32 %f3, %f1, 4, 31, -1;"
+    body = f"""ld.global.f32 %f1, [%rd4]; setp.lt.u32 %p1, %r1, 16;
+    @%p1 bra low; {shuffle} bra met; low: {shuffle} met: st.global.f32 [%rd5], %f3;"""
+    out, result = shadow(body, np.full(32, 3, np.float32), np.zeros(32, np.float32))
+
+    assert out.tolist() == [3] * 32
+    assert result.accuracy.ulps == 0
+
+
 def test_an_overflow():
     """f32 is infinite where the shadow is not."""
     body = """ld.global.f32 %f1, [%rd4];

@@ -176,7 +176,7 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
         keywords["active"] = warps.active
     if "report" in form.ports:
         keywords["report"] = lambda rule, message, lanes=None, **more: machine.fault(rule, message, joint, None, **more)
-    followed = _shadowed(joint, parts, slices)
+    followed = _shadowed(machine, joint, parts, slices)
     if followed and machine.hooks.shadowed_before is not None:
         machine.hooks.shadowed_before(machine, joint, instruction)
     result = form.function(instruction.op, *arguments, **keywords)
@@ -194,25 +194,27 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
             if machine.hooks.registers_written is not None:
                 machine.hooks.registers_written(machine, group, present(group).writes)
         if followed:
-            _hand_out(joint, group, index)
+            _hand_out(joint, group, index, followed | joint.shadows.keys())
 
 
-def _shadowed(joint: Group, parts: list[Group], slices: list[Array]) -> bool:
-    """Give a group of the threads of several the registers that each of these brings to the collective, with their shadows; False if
-    there are none, or if the places differ in more than their registers, such as a constant."""
+def _shadowed(machine: Machine, joint: Group, parts: list[Group], slices: list[Array]) -> set[str]:
+    """Give a group of the threads of several the registers that each of these brings to the collective, with the shadows that listeners
+    follow. Gives their names: none if the places differ in more than their registers, such as a constant."""
     if not any(group.shadowed(present(group).registers) for group in parts):
-        return False
+        return set()
     if len({_but_registers(present(group)) for group in parts}) > 1:
-        return False
+        return set()
+    told = machine.hooks.shadows
+    names = {name for group in parts for name in group.shadows if told is None or name in told}
     for slot, *own in zip(*(_slots(present(group)) for group in (joint, *parts)), strict=True):
         joint.set(slot, _gathered(joint, parts, slices, [as_array(g.read(r)) for g, r in zip(parts, own, strict=True)]))
-        for name in {name for group in parts for name in group.shadows}:
+        for name in names:
             shadows = [group.shadow(name, register) for group, register in zip(parts, own, strict=True)]
             kind = next((shadow.dtype for shadow in shadows if shadow is not None), None)
             if kind is not None:
                 full = [np.zeros(1, kind) if shadow is None else shadow for shadow in shadows]
                 joint.set_shadow(name, slot, _gathered(joint, parts, slices, full))
-    return bool(joint.shadows)
+    return names
 
 
 def _gathered(joint: Group, parts: list[Group], slices: list[Array], values: list[Array]) -> Array:
@@ -222,9 +224,9 @@ def _gathered(joint: Group, parts: list[Group], slices: list[Array], values: lis
     return full.reshape(joint.selection.shape)
 
 
-def _hand_out(joint: Group, group: Group, index: Array) -> None:
-    """Give the results of a group, the threads ``index`` of the joint one, their shadows."""
-    for name in group.shadows.keys() | joint.shadows.keys():
+def _hand_out(joint: Group, group: Group, index: Array, names: set[str]) -> None:
+    """Give the results of a group, the threads ``index`` of the joint one, their shadows under these names."""
+    for name in names:
         for slot, own in zip(present(joint).writes, present(group).writes, strict=True):
             shadow = joint.shadow(name, slot)
             found = None if shadow is None else _spread(shadow, joint)[index].reshape(group.selection.shape)
