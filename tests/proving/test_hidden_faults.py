@@ -28,7 +28,7 @@ FUNCTION = ".func (.param .b32 o) f(.param .b32 i) { .reg .b32 %v; ld.param.b32 
 CALL = "{ .param .b32 i; .param .b32 o; st.param.b32 [i], %r2; call (o), f, (i); ld.param.b32 %r6, [o]; }"
 
 FAULTS = {
-    "a shuffle at two places": ("bounds", LOAD + "setp.lt.u32 %p2, %r1, 16; @%p2 bra low; shfl.sync.bfly.b32 %r6, %r2, 16, 31, -1; bra met; "
+    "a shuffle at two places": ("bounds", LOAD + "setp.lt.u32 %p2, %r1, 16; mov.b32 %r9, -1; @%p2 bra low; shfl.sync.bfly.b32 %r6, %r2, 16, 31, %r9; bra met; "
                                 "low: shfl.sync.bfly.b32 %r6, %r2, 16, 31, -1; met:" + READ, 32),
     "a vote of a barrier": ("bounds", LOAD + "setp.eq.u32 %p1, %r2, 7; bar.red.popc.u32 %r6, 0, %p1; mul.lo.u32 %r6, %r6, 256;" + READ, 64),
     "the last of several cas": ("bounds", ZERO + "mul.lo.u32 %r9, %r1, 64; atom.shared.cas.b32 %r7, [%r3], 0, %r9; bar.sync 0; ld.shared.u32 %r6, [%r3];" + READ, 64),

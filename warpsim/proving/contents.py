@@ -255,7 +255,8 @@ class Contents(Uninitialised):
         _hide(machine, group, instruction, origin)
 
     def warp_synchronised(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
-        """What lanes get from others that come to a collective at another place is not followed."""
+        """What lanes get from others that come to a collective at another place is followed only if the places differ in registers alone:
+        that replaces what is set here."""
         if present(group).writes and missing_lanes(machine, group, members, active) is not None:
             _hide_later(machine, group, ELSEWHERE)
 
