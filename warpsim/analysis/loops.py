@@ -196,13 +196,13 @@ class Clocks:
         """Whether an instruction reads a clock, or calls a function that does."""
         if _is_call(instruction):
             return calls_into(instruction, self._readers, self.program)
-        return any(_names_a_clock(o) for o in instruction.operands)
+        return any(part.special in CLOCKS for o in instruction.operands for part in o.parts)
 
 
 def clock_readers(program: Program) -> frozenset[str]:
     """Functions that read a clock, directly or through calls."""
     found = set()
-    for name, function in program.functions.items():
+    for name, function in program.functions.items():  # every operand of a module comes here: no calls
         operands = [o for i in function.kinds for o in i.operands]
         parts = [p.special for o in operands if o.elements is not None for p in o.elements]
         if not CLOCKS.isdisjoint([*parts, *[o.special for o in operands]]):
@@ -212,12 +212,6 @@ def clock_readers(program: Program) -> frozenset[str]:
 
 def _is_call(instruction: Instruction) -> bool:
     return instruction.traits.ending is Ending.CALL
-
-
-def _names_a_clock(operand: Operand) -> bool:
-    if operand.elements is None:  # one by one: every operand of a module comes here
-        return operand.special in CLOCKS
-    return any(part.special in CLOCKS for part in operand.elements)
 
 
 def counter_of(function: Function, blocks: list[Block], head: int) -> Counter | None:
