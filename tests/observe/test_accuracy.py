@@ -84,12 +84,13 @@ L:  add.f32 %f1, {terms};
         ("0f4C000000, 0f3F800000", 1),
         ("0f3F800000, 0f4C000000", 1),
         ("0f40000000, 0f3F800000", 0),
+        ("0f7F800000, 0f3F800000", 0),
         ("%f1, 0f4C000000", 7),
     ],
 )
 def test_what_a_difference_absorbs(terms, lanes):
-    """2^25 - 1 and 1 - 2^25 lose the 1; 2 - 1 is exact, though it equals what is taken away. Of seven
-    ones and a zero, the ones are lost."""
+    """2^25 - 1 and 1 - 2^25 lose the 1; 2 - 1 is exact, though it equals what is taken away, and infinity
+    stays what it is. Of seven ones and a zero, the ones are lost."""
     body = f"""ld.global.f32 %f1, [%rd4];
     sub.f32 %f2, {terms};
     st.global.f32 [%rd5], %f2;"""
