@@ -198,7 +198,8 @@ class Races:
         cells.fit(nbytes)
         index = (np.broadcast_to(access.places, shape) - allocation.start) // cells.granule
         writers = [cells.of(kind) for kind in ("write", "strong") if kind in cells.kinds]
-        seen = np.max([w.take(index + k) for w in writers for k in range(nbytes // cells.granule)], axis=0)
+        runs = range(nbytes // cells.granule)  # clip: lanes that are not active may be anywhere
+        seen = np.max([w.take(index + k, mode="clip") for w in writers for k in runs], axis=0)
         if access.active is not None:
             seen = np.where(access.active, seen, 0)
         if seen.any():
