@@ -136,7 +136,7 @@ class AccessChecks:
                 cells.of("remote")[index[remote]] = epoch[remote]
         for kind, was_write in self._against(cells, write=accesses.write):
             seen = cells.of(kind).take(index)
-            if kind == "strong" and "seen" in cells.kinds and accesses.allocation is not None and not cells.narrow:
+            if kind == "strong" and "seen" in cells.kinds and accesses.allocation is not None:
                 seen = self._not_seen(accesses, index, seen)
             self._check(machine, group, accesses, index, seen, was_write=was_write)
         if self.clocks.launch.any_contents or (self.clocks.launch.some_meet and accesses.write):
@@ -171,7 +171,8 @@ class AccessChecks:
         """The strong writes in cells, less those that a strong read has seen which happens before these accesses: what is observed
         comes first in causality order, too."""
         seen = accesses.cells.of("seen").take(index)
-        some = np.flatnonzero((strong != 0) & (seen > strong) & (self.clocks.launch.levels[seen >> SHIFT] == GPU))
+        near = np.minimum(*(self.clocks.launch.levels[each >> SHIFT] for each in (strong, seen))) < GPU
+        some = np.flatnonzero((strong != 0) & (seen > strong) & ~near)
         ends = (each[some] - self.clocks.base for each in (accesses.first, accesses.last))
         late = [self.clocks.order.unordered(seen[some] & THREAD, seen[some] >> SHIFT, end) for end in ends]
         left = strong.copy()
