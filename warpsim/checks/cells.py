@@ -1,4 +1,4 @@
-"""The last accesses to every granule of a memory: a weak and a strong writer, and two readers; and logs that copies
+"""The last accesses to every granule of a memory: a weak and a strong writer, a strong and two weak readers; and logs that copies
 of a state share.
 
 A cell is ``time << 32 | thread``, 0 if unused. Granules are as large as the smallest access so far, so that adjacent
