@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
 from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, is_found
-from warpsim.checks.race.reports import ATOMS, EXITED, IN_PART, IN_TURN, UNFENCED, Race, Reports
+from warpsim.checks.race.reports import ATOMS, EXITED, IN_PART, IN_TURN, IN_WORD, UNFENCED, Race, Reports
 from warpsim.checks.race.unused import AGAIN, ROW, UNDECIDED, row_readers
 from warpsim.checks.race.vector_clocks import ALL, INITS
 from warpsim.isa.traits import Access, Mbarrier
@@ -20,6 +20,8 @@ from warpsim.machine.values import Array
 from warpsim.records import frozen
 
 READERS = "read", "other"
+WORD = 4
+"""Number of bytes that libcu++ compares and swaps for an atomic of fewer."""
 
 
 @frozen(eq=False)
@@ -313,12 +315,14 @@ class AccessChecks:
         plain = bad & ~near & ~gone
         in_part = plain & self._in_part(pairs.times)
         plain &= ~in_part
+        in_word = in_part & self._in_word(pairs.times) if in_part.any() else in_part
         rows = plain & self._read_rows(machine, accesses, pairs.times, was_write=was_write)
         here = pairs.ends[0] if len(wrong) == 1 else np.where(wrong[0], *pairs.ends)
         for some, reason in (
             (plain & ~rows, ""),
             (rows, ""),
-            (in_part, IN_PART),
+            (in_part & ~in_word, IN_PART),
+            (in_word, IN_WORD),
             (near & ~gone, IN_TURN),
             (gone, EXITED),
         ):
@@ -391,6 +395,18 @@ class AccessChecks:
     def _in_part(self, times: Array) -> Array:
         launch, role = self.clocks.launch, self.clocks.role
         return (launch.sizes[times] != role.nbytes) & (launch.sizes[times] > 0) & (role.nbytes > 0)
+
+    def _in_word(self, times: Array) -> Array:
+        """Which of two strong accesses, now and at these times, are a compare-and-swap of a word, and a load or store of part of
+        it: so libcu++ makes atomics of 8 and 16 bits."""
+        launch, size = self.clocks.launch, self.clocks.role.nbytes
+        distinct, which = np.unique(times, return_inverse=True)
+        found = []
+        for then, nbytes in zip(map(launch.access, distinct.tolist()), launch.sizes[distinct].tolist(), strict=True):
+            whole, part = (launch.access(-1), then)[:: 1 if size > nbytes else -1]
+            swaps = whole.traits.access is Access.ATOMIC and "cas" in whole.op.modifiers and max(size, nbytes) == WORD
+            found.append(swaps and part.traits.access is not Access.ATOMIC)
+        return np.array(found)[which.reshape(-1)]
 
     def _distance(self, one: Array, other: Array) -> Array:
         """The scope that a strong access of each of ``one`` needs to reach the ``other`` (positions in the batch)."""

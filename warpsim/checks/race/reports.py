@@ -34,6 +34,7 @@ IN_TURN = "; the warp that reads also starts the copy, and no GPU so far starts 
 TESTED = "; the value read only decides whether to execute an atomic on the same place, whose result is checked"
 UNFENCED = "; a flag signals that it is done, but no fence follows the read of the flag"
 IN_PART = "; both are strong, but of different sizes, so neither is sure to see the other as a whole"
+IN_WORD = "; a compare-and-swap of the word makes it an atomic of fewer bits, as libcu++ does"
 ATOMS = "; both are atomics, but of different sizes: each is performed as a whole, and orders nothing for the other"
 EXITED = "; it has exited without arriving at the barrier in between"
 ALIKE: Note[Selection | None] = Note("alike")
@@ -47,6 +48,7 @@ SEVERITY = {
     UNFENCED: "warning",
     EXITED: "warning",
     IN_PART: "error",
+    IN_WORD: "note",
     ATOMS: "warning",
 }
 SIZES = (
@@ -63,7 +65,7 @@ ARRIVE = (
 )
 PLAIN = "load it with ld.global (in CUDA: without __ldg, and no const __restrict__ pointer): caches of read-only memory do not see writes (ld.global.nc)"
 ADVICE = "order the accesses with a barrier, a release and acquire of a flag, or an atomic (memory consistency model)"
-ADVICES = {UNFENCED: FENCE, EXITED: ARRIVE, IN_PART: SIZES, ATOMS: SIZES}
+ADVICES = {UNFENCED: FENCE, EXITED: ARRIVE, IN_PART: SIZES, IN_WORD: SIZES, ATOMS: SIZES}
 
 
 @frozen(eq=False)
