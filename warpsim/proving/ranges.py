@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 import attrs
 import z3
 
+from warpsim.checks.race.detector import READ_ONLY
 from warpsim.errors import Finding
 from warpsim.host.options import dims
 from warpsim.isa.traits import Ending
@@ -193,17 +194,20 @@ class Questions:
             for across in (False,) if p.space == "shared" else (False, True):
                 if across and not self.elsewhere:
                     continue
-                if a.kind == b.kind == "atomic" and not (
-                    across and {a.instruction.traits.scope, b.instruction.traits.scope} & {"cta", "cluster"}
+                if (
+                    a.kind == b.kind == "atomic"
+                    and a.nbytes == b.nbytes
+                    and not (across and {a.instruction.traits.scope, b.instruction.traits.scope} & {"cta", "cluster"})
                 ):
                     continue
-                orders = [TRUE] if across else [z3.And(o) for o in self._unordered(a, b)]
+                constant = any(READ_ONLY.search(each.instruction.text) for each in (a, b))
+                orders = [TRUE] if across or constant else [z3.And(o) for o in self._unordered(a, b)]
                 if not orders:
                     continue
                 one, two = self.offset(a, p), self.theirs(self.offset(b, q), across=across)
                 overlap = z3.And(z3.ULT(one - two + a.nbytes - 1, a.nbytes + b.nbytes - 1))
                 pairs = self.elsewhere if across else self.other[: len(self.threads)]
-                distinct = z3.Or([x != y for x, y in pairs]) if pairs else FALSE
+                distinct = z3.Or([z3.BoolVal(constant), *(x != y for x, y in pairs)])
                 terms = a.condition, self.theirs(b.condition, across=across), overlap, distinct, z3.Or(orders)
                 model = self.possible(*terms, two=True, across=across)
                 if model is not None:
