@@ -67,7 +67,7 @@ def _shuffle(
         source, valid = _sources(mode, b, c)
         shape = np.broadcast_shapes(a.shape, source.shape)
         value = np.take_along_axis(np.broadcast_to(a, shape), np.broadcast_to(source, shape), axis=1)
-    if masks is not None and masks.size > 1:
+    if masks is not None and not _agreed(masks):
         _check_masks(source.reshape(1, 32, 1) if source.ndim == 1 else source, masks, active, report)
     if not _whole(active):
         absent = _absent(source.reshape(1, 32, 1) if source.ndim == 1 else source, active, report)
