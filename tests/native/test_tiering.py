@@ -118,6 +118,31 @@ def test_where_a_unit_is_left():
     assert sum(entry.visits for entry in native(module).entries.values()) - visits < 10
 
 
+PART = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<5>; .reg .b64 %d<3>; .reg .pred %q;
+ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2;
+ld.global.u32 %r2, [%d1]; bar.sync 0; setp.ge.u32 %q, %r1, 64; @%q bra E;
+mul.lo.u32 %r3, %r2, 5; xor.b32 %r3, %r3, %r1; add.u32 %r3, %r3, %r2; st.global.u32 [%d1], %r3;
+E: bar.sync 0; ret; }"""
+
+
+def test_a_part_of_the_ctas():
+    """What some warps run between barriers waits for the region that holds the barriers, not the other way round."""
+    module = warpsim.load(PART)
+    module["k"]((1,), (96,), (np.arange(96, dtype=np.uint32),), engine="compiled")
+    profile = native(module)
+    (begin,) = (place for place in profile.entries if place[:2] == (0, 0))
+    (part,) = (place for place in profile.entries if place[0] == 1)
+    assert begin[2:] != part[2:]
+    for place in begin, part:
+        making.form(profile, place, profile.entries[place])
+        assert profile.entries[place].region is not None
+    assert profile.covers(part)
+    assert not profile.covers(begin)
+
+
 @pytest.fixture(params=[1, 2], ids=["one processor", "two"])
 def processors(monkeypatch, request):
     """A machine that has no processor left for another thread, and one that has."""

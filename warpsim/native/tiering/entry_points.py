@@ -233,13 +233,13 @@ class Profile:
         return any(ready.isdisjoint(self._around(unit)) for unit in units)
 
     def _around(self, place: Place) -> list[Place]:
-        """Other entry points of the same kind whose regions hold a place."""
-        block, at, *rest = place
+        """Other entry points whose regions hold a place and, of barriers, at least what it may hold."""
+        block, at, alone, collectives, barriers, accesses = place
         found = []
         for other, entry in list(self.entries.items()):
             slice_ = None if entry.region is None else entry.region.slices.get(block)
-            same = other != place and list(other[2:]) == rest
-            if same and slice_ is not None and slice_.first <= at < max(slice_.last, 1):
+            same = other[2:] in ((alone, collectives, barriers, accesses), (alone, collectives, True, accesses))
+            if same and other != place and slice_ is not None and slice_.first <= at < max(slice_.last, 1):
                 found.append(other)
         return found
 
