@@ -76,9 +76,9 @@ def test_a_unit_on_trial(spent):
     """One that was as fast as the interpreter in any of eight runs stays."""
     entry = EntryPoint(EVERYTHING)
     for seconds in spent:
-        assert entry.on_trial
+        assert entry.trials
         entry.record_trial(seconds, 1.0)
-    assert (entry.on_trial, entry.next_check) == (False, 0)
+    assert (entry.trials, entry.next_check) == (0, 0)
 
 
 def test_a_unit_that_loses():
@@ -87,13 +87,13 @@ def test_a_unit_that_loses():
     rests = []
     for trials in (8, 1, 1):
         for _ in range(trials):
-            assert entry.on_trial
+            assert entry.trials
             entry.record_trial(2.0, 1.0)
         rests.append(entry.next_check - entry.visits)
         entry.visits = entry.next_check
     assert rests == [32, 64, 128]
     entry.record_trial(1.0, 1.0)
-    assert (entry.on_trial, entry.next_check) == (False, entry.visits)
+    assert (entry.trials, entry.next_check) == (0, entry.visits)
 
 
 def test_what_is_put():
@@ -317,7 +317,7 @@ def test_how_values_come_in(number):
     value, row, expected = HOW[number]
     assert input_kind(value, row) == expected
     other = value + 1 if type(value) is int else value
-    assert layout_of(other) == layout_of(value)
+    assert layout_of([other]) == layout_of([value])
 
 
 @pytest.mark.parametrize(

@@ -295,9 +295,8 @@ class WrittenBytes(Watcher):
 
     def launch_began(self, launch: LaunchState) -> None:
         """Drop shadows of fully written allocations."""
-        for allocation in launch.memory.shadowed():
-            assert allocation.shadow is not None
-            if allocation.shadow.data.all():
+        for allocation in launch.memory.allocations:
+            if allocation.shadow is not None and allocation.shadow.data.all():
                 allocation.shadow = None
 
     def shadow_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:

@@ -80,6 +80,8 @@ class Driver:
         """Make a driver from the ``WARPSIM_`` environment variables."""
         asked = os.environ.get
         options: Keywords = {"engine": asked("WARPSIM_ENGINE") or "auto"}  # read once: each launch would read it
+        if not asked("WARPSIM_WORKERS"):
+            options["workers"] = 1
         for name, make in (("max_instructions", int), ("max_seconds", float), ("async_effects", str)):
             if word := asked(f"WARPSIM_{name.upper()}"):
                 options[name] = None if word == "none" else make(word)
@@ -156,10 +158,9 @@ class Driver:
         function.check()
         if min(*work.grid, *work.block) < 1 or threads > 1024:
             raise DriverError(Result.INVALID_VALUE, f"invalid launch: grid {work.grid}, block {work.block}")
-        if len(work.params) < function.parameter_bytes:
-            raise DriverError(
-                Result.INVALID_VALUE, f"{function.name} takes {function.parameter_bytes} bytes of parameters"
-            )
+        needed = function.parameter_bytes
+        if len(work.params) < needed:
+            raise DriverError(Result.INVALID_VALUE, f"{function.name} takes {needed} bytes of parameters")
         if work.shared > function.max_dynamic:
             raise DriverError(
                 Result.INVALID_VALUE,

@@ -47,13 +47,12 @@ def bytes_at(address: int, nbytes: int) -> bytes:
 
 def all_bytes_at(pieces: list[tuple[int, int]]) -> list[bytes]:
     """Read several pieces, each an address and a number of bytes. Asking for those in two pages at once saves system calls."""
-    first = min([address for address, _ in pieces], default=0)
+    first, _ = min(pieces, default=(0, 0))
     nbytes = max([address + size for address, size in pieces], default=0) - first
     if nbytes > PAGE:
         return [bytes_at(address, size) for address, size in pieces]
-    if pieces:
-        mapped(first, nbytes)
-    return [ctypes.string_at(address, size) for address, size in pieces]
+    whole = bytes_at(first, nbytes) if pieces else b""
+    return [whole[address - first : address - first + size] for address, size in pieces]
 
 
 def string_at(address: int) -> bytes:

@@ -34,7 +34,8 @@ def pack(function: Function, args: Arguments, device: Device, mapped: list[int])
     params, name = function.params, function.name
     live = [one for one in HANDLES.all() if _lives_on(device, one)]
     if isinstance(args, (bytes, bytearray, memoryview)):
-        Mappings(device, mapped, _arrays_of(live)).add(live)
+        if live:
+            Mappings(device, mapped, _arrays_of(live)).add(live)
         return _packed(function, bytes(args))
     if type(args) is not tuple:
         try:

@@ -67,11 +67,11 @@ class Options:
 
     def over(self, *defaults: object) -> Options:
         """These, and where they are None those of ``defaults``, the first that has one."""
-        names = [name for name in ("checks", "async_effects", "max_seconds", "schedule") if getattr(self, name) is None]
         found = {
             name: value
+            for name in ("checks", "async_effects", "max_seconds", "schedule")
+            if getattr(self, name) is None
             for given in reversed(defaults)
-            for name in names
             if (value := getattr(given, name, None)) is not None
         }
         return attrs.evolve(self, **found) if found else self

@@ -164,6 +164,7 @@ class Run:
         self._next_report = time.monotonic() + 2.0
         seconds = state.settings.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._timed = seconds is not None or progress is not None
         self._watched = self.hooks.step_before is not None or self.hooks.step_after is not None
         registers = self.hooks.registers_read is not None or self.hooks.registers_written is not None
         self._register_steps: dict[BoundBlock, tuple[list[Step], End]] | None = {} if registers else None
@@ -266,7 +267,8 @@ class Run:
             machine = self._begin(batch)
             if code.run_through(machine, machine.batch.runnable[0]):
                 state.waves += waves
-                self._look_at_clock(machine, machine.batch.runnable[0])
+                if self._timed:
+                    self._look_at_clock(machine, machine.batch.runnable[0])
                 return True
             state.batches.pop()  # these CTAs run wave by wave
             del self._machines[id(batch)]
@@ -310,7 +312,8 @@ class Run:
             ):
                 if group.block < 0:  # in parts
                     return False
-                self._look_at_clock(machine, group)
+                if self._timed:
+                    self._look_at_clock(machine, group)
                 if group.at == 0 and limit is not None and (group.generation, group.key) >= limit:
                     machine.push(group)
                     return False
@@ -454,7 +457,8 @@ class Run:
                 group,
                 advice="raise max_instructions (None lifts it), or check that the loop ends",
             )
-        self._look_at_clock(machine, group)
+        if self._timed:
+            self._look_at_clock(machine, group)
 
     def _look_at_clock(self, machine: Machine, group: Group) -> None:
         """End a launch that takes too long, and report progress."""

@@ -171,28 +171,27 @@ class Hooks:
         self.pausing = False
         """Whether a watcher requests a pause before the next step."""
         listeners, events = tuple(watchers), vars(self)
-        alone, shared = _listeners_of(tuple([w.events for w in listeners]))
+        alone, shared, self.shadows = _listeners_of(tuple([(w.events, w.shadows) for w in listeners]))
         for number, name in alone:  # each launch comes here
             events[name] = getattr(listeners[number], name)
         for name, numbers in shared:
             events[name] = _all([getattr(listeners[k], name) for k in numbers])
-        followed = [w.shadows for w in listeners if "shadowed_before" in w.events or "shadowed_after" in w.events]
-        names = [name for part in followed for name in part or ()]
-        self.shadows = None if None in followed else frozenset(names)
-        """The shadows of which listeners are told; None for any."""
 
 
 @functools.lru_cache(maxsize=256)
 def _listeners_of(
-    events: tuple[tuple[str, ...], ...],
-) -> tuple[list[tuple[int, str]], list[tuple[str, list[int]]]]:
-    """The events with one listener, behind its number; those with several, before theirs."""
+    listeners: tuple[tuple[tuple[str, ...], frozenset[str] | None], ...],
+) -> tuple[list[tuple[int, str]], list[tuple[str, list[int]]], frozenset[str] | None]:
+    """Of each listener's events and shadows: the events with one listener, behind its number; those with several, before theirs;
+    the shadows of which any is told, None for all."""
     found: dict[str, list[int]] = {}
-    for number, names in enumerate(events):
+    for number, (names, _) in enumerate(listeners):
         for name in names:
             found.setdefault(name, []).append(number)
+    alone = [(numbers[0], name) for name, numbers in found.items() if len(numbers) == 1]
     several = [(name, numbers) for name, numbers in found.items() if len(numbers) > 1]
-    return [(numbers[0], name) for name, numbers in found.items() if len(numbers) == 1], several
+    told = [shadows for names, shadows in listeners if "shadowed_before" in names or "shadowed_after" in names]
+    return alone, several, None if None in told else frozenset().union(*filter(None, told))
 
 
 def _all(calls: list[Callable[..., None]]) -> Callable[..., None]:

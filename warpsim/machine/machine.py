@@ -113,6 +113,9 @@ class Machine:
     def start(self, plan: FunctionPlan) -> None:
         """Place all threads at the kernel's first instruction."""
         group = self.group(self.batch.shape.whole, plan, (), 0, 0, plan.frame_start)
+        for slot, name in plan.specials.items():  # nearly every kernel reads them
+            if type(value := self._specials[name]) is Affine:
+                group.env[slot] = value
         if self.hooks.function_entered is not None:
             self.hooks.function_entered(self, group)
         self.batch.runnable.append(group)
@@ -239,7 +242,7 @@ class Machine:
         batch = self.batch
         return (
             bool(batch.parked or batch.sleeping)
-            or any(barrier.waiting for barrier in batch.barriers.values())
+            or (bool(batch.barriers) and any(barrier.waiting for barrier in batch.barriers.values()))
             or bool(batch.cluster_barrier is not None and batch.cluster_barrier.waiting)
             or bool(batch.register_counts is not None and batch.register_counts.waiting)
             or bool(batch.tensor is not None and batch.tensor.waiting)

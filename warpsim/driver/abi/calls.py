@@ -113,7 +113,7 @@ def context_or_current(handle: int) -> Context:
 def launchable(handle: int) -> Function | LibraryKernel:
     """A function, or a kernel of a library."""
     found = PROCESS.handles.find(handle)
-    return found if isinstance(found, LibraryKernel) else PROCESS.get(handle, Function)
+    return found if isinstance(found, (Function, LibraryKernel)) else PROCESS.get(handle, Function)
 
 
 # ---- declaring -----------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def function_for(found: Launchable, stream: Stream) -> Function:
 
 def submit(work: Launch, stream: Stream) -> None:
     """Launch in a stream."""
-    PROCESS.driver.submit(PROCESS.driver.checked(work), stream)
+    stream.submit(PROCESS.driver.checked(work))
 
 
 @call("qUUUUUUUsPP", "cuLaunchKernel")

@@ -123,6 +123,13 @@ class Context:
     limits: dict[int, int] = attrs.field(factory=dict)
 
 
+class OfThread(threading.local):
+    """The state of a thread."""
+
+    def __init__(self) -> None:
+        self.stack: list[Context] = []
+
+
 class Process:
     """The state of the libraries."""
 
@@ -138,7 +145,7 @@ class Process:
         self.handles = Handles()
         self._contexts: list[Context] = []
         self.lock = threading.RLock()
-        self.thread = threading.local()
+        self.thread = OfThread()
         self.addresses: dict[str, int] = {}
         self.caller: Callable[[], int] = int
         """Where in the program the call of the driver that is under way comes from."""
@@ -184,14 +191,11 @@ class Process:
     @property
     def stack(self) -> list[Context]:
         """The contexts that are current in this thread, the last on top."""
-        found: list[Context] | None = getattr(self.thread, "stack", None)
-        if found is None:
-            found = self.thread.stack = []
-        return found
+        return self.thread.stack
 
     def context(self) -> Context:
         """The current context."""
-        stack = self.stack
+        stack = self.thread.stack
         if not stack or stack[-1].ended:  # asked by nearly every call
             raise DriverError(Result.CONTEXT_IS_DESTROYED if stack else Result.INVALID_CONTEXT)
         return stack[-1]

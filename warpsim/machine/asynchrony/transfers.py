@@ -475,7 +475,7 @@ def update(change: Callable[..., Array], words: Array, *operands: Array) -> Arra
 def finish(machine: Machine) -> None:
     """End the batch: perform remaining writes to global memory, whose completion no thread has observed."""
     state = machine.batch.transfers
-    if late(machine):
+    if state.open and late(machine):
         for transfer in state.open:
             if transfer.signal is None and transfer.writes is None:
                 _land(machine, transfer, np.flatnonzero(transfer.open))

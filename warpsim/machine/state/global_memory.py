@@ -45,7 +45,6 @@ class Allocation:
 
     __slots__ = (
         "__weakref__",
-        "_sharing",
         "_views",
         "anchored",
         "data",
@@ -54,9 +53,10 @@ class Allocation:
         "number",
         "read_only",
         "shadow",
+        "sharing",
         "start",
     )
-    CACHES = frozenset({"_sharing", "_views", "anchored"})
+    CACHES = frozenset({"sharing", "_views", "anchored"})
     """Attributes that are not part of the state."""
 
     def __init__(
@@ -70,15 +70,15 @@ class Allocation:
         self.read_only = read_only
         self.anchored = anchored
         self.shadow: Allocation | None = None
-        self._sharing: weakref.WeakSet[Allocation] | None = None
+        self.sharing: weakref.WeakSet[Allocation] | None = None
         self._views: dict[tuple[DType, int], Array] = {}
 
     def __deepcopy__(self, memo: dict[int, object]) -> Allocation:
         copied = Allocation(self.start, self.data, self.name, self.number, read_only=self.read_only, anchored=False)
-        if self._sharing is None:
-            self._sharing = weakref.WeakSet((self,))
-        self._sharing.add(copied)
-        copied._sharing = self._sharing
+        if self.sharing is None:
+            self.sharing = weakref.WeakSet((self,))
+        self.sharing.add(copied)
+        copied.sharing = self.sharing
         copied.shadow = copy.deepcopy(self.shadow, memo)
         return copied
 
@@ -87,7 +87,7 @@ class Allocation:
 
     def own(self) -> None:
         """Make the bytes exclusive before they change."""
-        sharing, self._sharing = self._sharing, None
+        sharing, self.sharing = self.sharing, None
         if sharing is None:
             return
         sharing.discard(self)
@@ -176,7 +176,8 @@ class GlobalMemory:
     def settle(self) -> None:
         """Make the caller's arrays exclusive again: copies share nothing with them any more."""
         for allocation in self._allocations:
-            allocation.own()
+            if allocation.sharing is not None:
+                allocation.own()
 
     def restore(self, other: GlobalMemory) -> None:
         """Return to the state of ``other``, a copy from another time, in the arrays mapped here."""

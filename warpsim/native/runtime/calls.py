@@ -146,7 +146,7 @@ class Calls:
             self.runner.lane is not None and options.alone,
             machine.hooks.region_counted is not None,
         )
-        layout = variant, *map(layout_of, values)
+        layout = variant, *layout_of(values)
         code = entry.by_layout.get(layout)
         if code is None or code.region is not region:
             signature = tuple([input_kind(v, variant.row) for v in values]), variant
@@ -160,7 +160,7 @@ class Calls:
             return None
         before, runner = machine.launch.thread_instructions, self.runner
         # The thread's own time: that of a busy machine would condemn regions at random.
-        began = spent() if entry.on_trial else 0.0
+        began = spent() if entry.trials else 0.0
         outcome = runner.run(machine, group, code, tables, values, limit, back_edges, through=through, room=room)
         if outcome is Outcome.STOPPED:
             self._reach, self._held = back_edges // 2 if region.loops else 0, len(region.slices)
@@ -170,7 +170,7 @@ class Calls:
             done = machine.launch.thread_instructions - before
             if place[:2] == (0, 0):
                 entry.through = (done / selection.n, runner.stored / selection.n) if runner.ended else None
-            if entry.on_trial:
+            if entry.trials:
                 interpreted = max(done, region.size * selection.n) * (STEP / selection.n + LANE)
                 interpreted *= 1 + entry.options.keeps  # a session looks at each step, which costs as much again
                 entry.record_trial(0.0 if self.policy is Policy.AT_ONCE else spent() - began, interpreted)

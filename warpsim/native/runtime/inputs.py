@@ -54,11 +54,12 @@ def input_kind(value: Any, row: int) -> InputKind:
     return _PER_CTA if value.ndim == 4 and value.shape[0] == value.shape[1] == 1 else _VARYING
 
 
-def layout_of(value: Any) -> Hashable:
-    """What decides a value's kind, cheap to compare."""
-    if type(value) is int:
-        return 0
-    return value.strides if type(value) is Affine else (None, *value.shape)
+def layout_of(values: list[Any]) -> list[Hashable]:
+    """What decides the kinds of values, cheap to compare."""
+    return [
+        0 if type(value) is int else value.strides if type(value) is Affine else (None, *value.shape)
+        for value in values
+    ]
 
 
 def _known(stride: int) -> int | None:
@@ -145,7 +146,7 @@ def describe(words: list[int], values: list[Value | int], hows: list[str], shape
         if type(value) is int:
             words[at] = value if value < LARGE else _signed(value)
         elif type(value) is Affine:
-            words[at] = _signed(value.base)
+            words[at] = value.base if -LARGE <= value.base < LARGE else _signed(value.base)
             if value.strides != FLAT:
                 words[at + 1 : at + 5] = value.strides
         else:

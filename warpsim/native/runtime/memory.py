@@ -77,9 +77,10 @@ def _own(machine: Machine, spaces: frozenset[str]) -> None:
     memory, batch = machine.launch.memory, machine.batch
     if "global" in spaces:
         for allocation in memory.allocations:
-            allocation.own()
-            if allocation.shadow is not None:
-                allocation.shadow.own()
+            if allocation.sharing is not None:
+                allocation.own()
+            if (shadow := allocation.shadow) is not None and shadow.sharing is not None:
+                shadow.own()
     for name, space in (("shared", batch.shared), ("local", batch.local)):
         if name in spaces:
             space.own()

@@ -30,6 +30,7 @@ from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.plan import BoundBlock
     from warpsim.machine.selection import Selection
     from warpsim.machine.state.group import Group
     from warpsim.machine.values import Value
@@ -261,10 +262,12 @@ class Runner:
     def _count(self, call: _Call) -> bool:
         """Count what was executed; False where that is over the budget, and nothing is counted."""
         state, counts = call.machine.launch, call.counts
-        found = [
-            (block, counts[2 * k], counts[2 * k + 1]) for k, (_, block) in enumerate(call.code.blocks) if counts[2 * k]
-        ]
-        total = sum([len(block.instructions) * warps for block, warps, _ in found])
+        found: list[tuple[BoundBlock, int, int]] = []
+        total = 0
+        for k, (_, block) in enumerate(call.code.blocks):
+            if warps := counts[2 * k]:
+                found.append((block, warps, counts[2 * k + 1]))
+                total += len(block.instructions) * warps
         budget = state.settings.max_instructions
         if budget is not None and state.instructions + total > budget:
             return False

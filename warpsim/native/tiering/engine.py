@@ -65,6 +65,8 @@ class CompiledEngine:
         self.accesses = accesses
         self._joins, self._keeps, self._stops = joins, keeps, stops or {}
         self._lane = lane
+        self._begin: Place = 0, 0, False, collectives, barriers, accesses
+        """Where batches begin."""
         self._observer, self._sm = observer, device.sm if device.numerics == "exact" else None
         self.bodies = Bodies(policy)
         self._budget = Budget(policy)
@@ -95,11 +97,6 @@ class CompiledEngine:
             found = self._profiles[key] = kept
             found.account.launches += 1 + self._keeps  # what a session runs, it runs again
         return found
-
-    @property
-    def _begin(self) -> Place:
-        """Where batches begin."""
-        return 0, 0, False, self.collectives, self.barriers, self.accesses
 
     @property
     def followed(self) -> int:

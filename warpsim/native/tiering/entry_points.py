@@ -83,14 +83,9 @@ class EntryPoint:
         self.cost: float | None = None
         """Seconds to compile it, once its lines are known."""
 
-    @property
-    def on_trial(self) -> bool:
-        """Whether it is still timed against the interpreter."""
-        return self.trials > 0
-
     def waves(self, threads: int) -> int:
         """How many waves of so many threads may run as one batch."""
-        if self.through is None or self.on_trial or self.stopped >= FAILURES:
+        if self.through is None or self.trials or self.stopped >= FAILURES:
             return 1
         instructions, stored = self.through
         most = min(JOINED_THREADS, JOINED_INSTRUCTIONS / max(instructions, 1), JOINED_LOG / max(stored, 1))
