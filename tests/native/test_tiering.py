@@ -285,9 +285,9 @@ def test_a_call_in_each_launch_is_not_spared():
     """Code of launches that do little spares next to nothing, however many there are."""
     account = costs.Account()
     account.interpreted, account.launches = 1.0, 5000
-    assert account.allows(0.4 * 8, 8.0)  # a second less 5000 calls of 0.12 ms
-    assert not account.allows(0.41 * 8, 8.0)
-    account.launches = 9000
+    assert account.allows(0.6 * 8, 8.0)  # a second less 5000 calls of 0.08 ms
+    assert not account.allows(0.61 * 8, 8.0)
+    account.launches = 13000
     assert not account.allows(0.0, 8.0)
 
 

@@ -18,7 +18,7 @@ HOT = 0.02
 """Seconds of interpretation that make an entry point hot, and a launch worth a note."""
 STEP, LANE = 8e-6, 1e-9
 """Seconds that the interpreter takes per step, and per lane of a step."""
-CALL = 1.2e-4
+CALL = 8e-5
 """Seconds of a call of code, about."""
 LINES = 40
 """Lines of LLVM IR per instruction, about."""
