@@ -261,6 +261,7 @@ class Sides:
         if not mask.all():
             group, known = machine.divide(group, mask)
             machine.push(known)
+        group.flush(None)  # a guard's sides take along what they may change, and find the rest where it was
         self.chosen = True
         choice = self._choice(machine, group, instruction, slot)
         self._forget(machine)
