@@ -192,12 +192,13 @@ SUM = "".join(f"shfl.sync.bfly.b32 %r6, %r2, {k}, 31, -1; add.u32 %r2, %r6, %r2;
     "made",
     [
         "ld.global.u32 %r2, [%x1]; add.u32 %r2, %r2, 1;",
+        "ld.global.u32 %r2, [%x1]; setp.gt.u32 %p2, %r2, 9; @%p2 bra past; add.u32 %r2, %r2, 1; past:",
         "shfl.sync.idx.b32 %r2, %r2, 3, 31, -1;",
         "atom.shared.add.u32 %r2, [s], 1;" + SUM,
     ],
 )
 def test_stores_of_one_unknown_value(made):
-    """Threads that store what one of them has loaded, or the sum of what all have got, store the same."""
+    """Threads that store what one of them has loaded, what equal data make of it, or the sum of what all have got, store the same."""
     proof = proof_of(f"{LOADED} {made} st.global.u32 [%x1+128], %r2;", args=(np.zeros(64, np.uint32),))
 
     assert said(proof) == EVERYTHING

@@ -1,7 +1,8 @@
 """Which threads hold the same value, though nobody knows it: a fingerprint per register and lane.
 
 Equal fingerprints mean equal values. What lanes load in one step from one address is the same, since whoever wrote there in between would
-race with one of them; what they compute of it by one instruction is, too; and a shuffle takes the value along.
+race with one of them; what they compute of it by one instruction is, too, also where equal data decide by which (`Sides`); and a shuffle
+takes the value along.
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ class Alike(Watcher):
         parts = [h for h in held if h is not None]
         if op.text.partition(".")[0] in COMMUTES and len(parts) > 1 and "f64" not in op.text:
             parts[:2] = np.minimum(*parts[:2]), np.maximum(*parts[:2])
-        known = functools.reduce(np.logical_and, [p != 0 for p in parts])
-        return [np.where(known, mixed(id(flow.instruction), k, *parts), 0) for k in range(len(flow.written))]
+        found = together(*parts)
+        return [np.where(found != 0, mixed(id(flow.instruction), k, found), 0) for k in range(len(flow.written))]
 
     def _moved(self, machine: Machine, group: Group, flow: TransferFunction) -> list[Array] | None:
         held = _of(group, flow.sources[0])
@@ -141,12 +142,19 @@ def _of(group: Group, operand: Operand) -> Array | None:
     if operand.register is None:
         return None if operand.constant is None else np.ones(1, np.uint64)
     slot = operand.register.index
-    value = as_array(group.read(slot))
+    return fingerprints(as_array(group.read(slot)), undefined(group, slot), group.shadow(NAME, slot))
+
+
+def fingerprints(value: Array, bits: Array | None, held: Array | None) -> Array | None:
+    """The fingerprints of a register, of which some bits may be undefined, and some of those lanes ``held`` one."""
     if value.dtype.names is not None:
         return None
     plain = mixed(value if value.dtype.kind == "b" else value.view(f"u{value.dtype.itemsize}"))
-    bits = undefined(group, slot)
     if bits is None:
         return plain
-    held = group.shadow(NAME, slot)
     return np.where(lanes_of(bits), np.uint64(0) if held is None else held, plain)
+
+
+def together(*held: Array) -> Array:
+    """The fingerprints of what follows from several values: 0 where one has none."""
+    return np.where(functools.reduce(np.logical_and, [h != 0 for h in held]), mixed(*held), 0)

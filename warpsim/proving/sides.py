@@ -7,6 +7,8 @@ side. What a side does for others to see can only be an access: where it meets o
 
 A loop that data may leave in every lap has a side for each lap. One that begins with what another began with is not followed
 again, and after many laps they begin with what all have in common.
+
+Threads for which equal data decide know the same behind it, if each side leaves the same in all of them (`Alike`); not behind loops.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import numpy as np
 
 from warpsim.analysis.flow import Graph, immediate_dominators, returned_by
 from warpsim.checks.undefined_bits import transfer_of
-from warpsim.checks.undefined_registers import MEMORY, lanes_of, origins, put, together, undefined
+from warpsim.checks.undefined_registers import MEMORY, lanes_of, origins, put, undefined
+from warpsim.checks.undefined_registers import together as either
 from warpsim.checks.written import WrittenBits
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
@@ -34,6 +37,8 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Array, as_array
 from warpsim.machine.watcher import READ
 from warpsim.program.program import Instruction
+from warpsim.proving.alike import NAME as FINGERPRINT
+from warpsim.proving.alike import fingerprints, mixed, together
 from warpsim.records import define, frozen
 
 ASSERT, PRINT = "__assertfail", "vprintf"
@@ -53,12 +58,13 @@ class Lost(Exception):
 
 @frozen(eq=False)
 class Known:
-    """What threads know: values and undefined bits of registers, in the threads' shape, and words of local memory with
-    their written bits, if a side may change those."""
+    """What threads know: values and undefined bits of registers, in the threads' shape, words of local memory with
+    their written bits, if a side may change those, and the fingerprints (`Alike`) of undefined registers."""
 
     values: dict[int, Array]
     undefined: dict[int, Array]
     local: tuple[Array, Array] | None
+    alike: dict[int, Array] = attrs.field(factory=dict)
 
     def covers(self, other: Known) -> bool:
         """Whether all of other is possible here."""
@@ -75,14 +81,23 @@ class Known:
             )
             if any((bits if known is None else bits & ~known).any() for bits, known in halves):
                 return False
+        for index, held in self.alike.items():
+            if ((held != 0) & (held != other.fingerprints(index))).any():
+                return False
         if self.local is None or other.local is None:
             return True
         (mine, known), (value, there_known) = _alike(self.local, other.local)
         return not (known & ((mine ^ value) | ~there_known)).any()
 
-    def joined(self, other: Known, mine: Array | None, others: Array | None) -> Known:
-        """What is so on both sides: ``mine`` and ``others`` are masks of the threads that come from them (None: all)."""
-        values, unknown = {}, {}
+    def fingerprints(self, index: int) -> Array:
+        """Those of a register; 0 where it has none."""
+        found = fingerprints(self.values[index], self.undefined.get(index), self.alike.get(index))
+        return np.zeros(1, np.uint64) if found is None else found
+
+    def joined(self, other: Known, mine: Array | None, others: Array | None, decided: Array | None = None) -> Known:
+        """What is so on both sides: ``mine`` and ``others`` are masks of the threads that come from them (None: all); ``decided``
+        are the fingerprints of what decides between them."""
+        values, unknown, alike = {}, {}, {}
         for index in self.values.keys() | other.values.keys():
             a, b = self.values.get(index), other.values.get(index)
             if a is None or b is None:
@@ -97,6 +112,8 @@ class Known:
                 values[index] = np.where(mine, a, b.view(a.dtype))
             if lanes_of(bits).any():
                 unknown[index] = bits
+                if decided is not None:
+                    alike[index] = self._alike(other, index, mine, others, decided)
         local = None
         if self.local is not None and other.local is not None:
             (a, known), (b, there) = _alike(self.local, other.local)
@@ -105,7 +122,15 @@ class Known:
                 one, two = mine.reshape(-1), others.reshape(-1)
                 words, both = np.where(one, a, b), np.where(one & two, both, np.where(one, known, there))
             local = words, both
-        return Known(values, unknown, local)
+        return Known(values, unknown, local, alike)
+
+    def _alike(self, other: Known, index: int, mine: Array | None, others: Array | None, decided: Array) -> Array:
+        """The fingerprints of a register that two sides leave."""
+        one, two = self.fingerprints(index), other.fingerprints(index)
+        both = np.where(one == two, one, np.where((one != 0) & (two != 0), together(decided, one, two), 0))
+        if mine is None or others is None:
+            return both
+        return np.where(mine & others, both, np.where(mine, one, two))
 
 
 def _two(one: Known, other: Known, index: int, like: Array) -> tuple[Array, Array]:
@@ -136,7 +161,7 @@ def _differing(one: Array, other: Array) -> Array:
 
 
 def _either(bits: Array, *more: Array | None) -> Array:
-    return functools.reduce(together, [m for m in more if m is not None], bits)
+    return functools.reduce(either, [m for m in more if m is not None], bits)
 
 
 def _filled(value: Array) -> Array:
@@ -163,7 +188,7 @@ class Choice:
     """Threads that take all sides of what data decide: where these meet (``block`` beyond the last: where the function
     returns), and the registers that are alive there. ``held`` are the groups that wait meanwhile, ``todo`` the sides to come,
     ``found`` what is known behind those that are done, ``began`` what laps have begun with: how many, what was known, and how much
-    of shared memory was not."""
+    of shared memory was not; ``decided`` the fingerprints of all that decides, None of a loop."""
 
     group: Group
     block: int
@@ -177,6 +202,7 @@ class Choice:
     todo: list[Start] = attrs.field(factory=list)
     found: tuple[Known, Array] | None = None
     began: dict[tuple[int, int], tuple[int, Known, int]] = attrs.field(factory=dict)
+    decided: Array | None = attrs.field(factory=lambda: np.ones(1, np.uint64))
 
     def is_met(self, group: Group) -> bool:
         """Whether a group stands where the sides meet."""
@@ -265,7 +291,14 @@ class Sides:
         self.chosen = True
         choice = self._choice(machine, group, instruction, slot)
         self._forget(machine)
-        now = self._known(machine, group, self._alive(group, instruction, slot), local=choice.local)
+        if instruction.traits.ending is not None and self._graph(group.plan).region(group.block) >> group.block & 1:
+            choice.decided = None
+        if choice.decided is not None:
+            by = group.shadow(FINGERPRINT, slot)
+            choice.decided = together(
+                choice.decided, mixed(id(instruction)), np.zeros(1, np.uint64) if by is None else by
+            )
+        now = self._known(machine, choice, group, self._alive(group, instruction, slot))
         key = group.block, group.at
         if key in choice.began:
             laps, began, lost = choice.began[key]
@@ -383,6 +416,7 @@ class Sides:
         for index, value in known.values.items():
             group.set(index, value)
             put(group, index, known.undefined.get(index))
+            group.set_shadow(FINGERPRINT, index, known.alike.get(index))
             if index in known.undefined and origins(machine).get(group, index) is None:
                 origins(machine).put(group, index, choice.origin)
         group.flush(None)
@@ -401,21 +435,24 @@ class Sides:
         return made
 
     @staticmethod
-    def _known(machine: Machine, group: Group, registers: Iterable[int], *, local: bool) -> Known:
+    def _known(machine: Machine, choice: Choice, group: Group, registers: Iterable[int]) -> Known:
         """What threads know."""
-        values, unknown = {}, {}
+        values, unknown, alike = {}, {}, {}
         for index in registers:
             values[index] = np.array(as_array(group.read(index)))
             bits = undefined(group, index)
             if bits is not None:
                 unknown[index] = np.array(bits)
+                held = group.shadow(FINGERPRINT, index)
+                if held is not None and choice.decided is not None:
+                    alike[index] = np.array(held)
         kept = None
-        if local:
+        if choice.local:
             space, positions = machine.batch.local, group.selection.positions.reshape(-1)
             shadow = space.shadow
             assert isinstance(shadow, WrittenBits)
             kept = space.words[:, positions], shadow.words[:, positions]
-        return Known(values, unknown, kept)
+        return Known(values, unknown, kept, alike)
 
     def _arrive(self, machine: Machine, choice: Choice, group: Group, instruction: Instruction) -> None:
         """Threads of a side come to where the sides meet."""
@@ -439,14 +476,14 @@ class Sides:
         self._forget(machine)
         if choice.here.any():
             stand = machine.stand_in(choice.group)
-            known = self._known(machine, stand, choice.live, local=choice.local)
+            known = self._known(machine, choice, stand, choice.live)
             if choice.found is None:
                 choice.found = known, choice.here
             else:
                 before, there = choice.found
                 whole = bool(there.all() and choice.here.all())
-                masks = (None, None) if whole else (there, choice.here)
-                choice.found = before.joined(known, *masks), there | choice.here
+                mine, others = (None, None) if whole else (there, choice.here)
+                choice.found = before.joined(known, mine, others, choice.decided), there | choice.here
         if choice.todo:
             self._start(machine, choice)
             return
