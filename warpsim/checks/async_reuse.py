@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.checks.async_global import GlobalStores
 from warpsim.checks.epochs import EpochSheets, Overlaps
-from warpsim.checks.overwritten import issued, overwritten
+from warpsim.checks.overwritten import Issued, overwritten
 from warpsim.checks.race import RULE as RACE
 from warpsim.checks.undefined_loads import read_early
 from warpsim.checks.undefined_products import EARLY, Unfinished
@@ -20,6 +20,7 @@ from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.hooks import RegionAccesses
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import party, present
+from warpsim.machine.state.batch import Starting
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Transfer
@@ -41,15 +42,15 @@ _NEVER = np.iinfo(np.int32).max
 
 class MatrixFootprint:
     """The elements that a wgmma reads: byte addresses ``[elements, columns]`` within ``limits``, ``itemsize`` bytes
-    each."""
+    each; ``tickets`` of the ``warpgroup``, by CTA (0: of another one)."""
 
     def __init__(
-        self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, open: Array,
-        warpgroup: int, then: Group,
+        self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, tickets: Array,
+        warpgroup: int, then: Issued,
     ) -> None:  # fmt: skip
         self.address, self.columns, self.itemsize = address, columns, itemsize
         self.low, self.high = limits
-        self.open = open
+        self.tickets, self.open = tickets, tickets > 0
         self.warpgroup, self.then = warpgroup, then
         self._keys: Array | None = None
 
@@ -68,7 +69,7 @@ class MatrixFootprint:
         if not travels(machine.launch.settings.checks):
             return False
         place, columns = (np.broadcast_to(each, found.shape)[found] for each in (access.place, access.columns))
-        rule = OVERWRITE, present(access.group), present(self.then)
+        rule = OVERWRITE, present(access.group), self.then.instruction
         message = f"shared address 0x{int(place[0]):x} {what}"
         origin = attrs.evolve(party(machine.launch, machine.batch, access.group, message), values={UNFINISHED: rule})
         threads, ctas = np.divmod(self.then.selection.positions, machine.batch.shape.n_ctas)
@@ -187,7 +188,7 @@ class SharedUses:
                     found = matrix.hits(access)
                     what = "is written while a wgmma in flight reads it"
                     if found.any() and not matrix.spoiled(machine, access, found, what):
-                        access.report(machine, OVERWRITE, what, present(matrix.then), found)
+                        access.report(machine, OVERWRITE, what, matrix.then.instruction, found)
 
     def _compare(self, machine: Machine, access: SharedAccess, kind: str) -> None:
         """Compare accesses with what copies in flight write, or read."""
@@ -251,17 +252,15 @@ class InFlight:
         n_ctas = machine.batch.shape.n_ctas
         self.shared = SharedUses(machine.batch.shared.size, n_ctas)
         self.stores = GlobalStores()
-        self.matrices: list[tuple[MatrixFootprint, int, Array]] = []
-        """Matrices read by wgmma, their warpgroups, and the tickets of their CTAs."""
-        self._starting: tuple[Array, Group] | None = None
+        self._starting: tuple[Array, Issued] | None = None
         """The wgmma that begins, by the tickets that it takes."""
         self.released = self.completed = self.stored = False
         """Whether copies may have released their sources, and completed, those to global memory among them."""
 
-    def issued(self, machine: Machine, group: Group, tickets: Array) -> Group:
-        """The threads of the wgmma that begins: the same for both of its matrices."""
-        if self._starting is None or self._starting[0] is not tickets:
-            self._starting = tickets, issued(machine, group)
+    def issued(self, group: Group, starting: Starting) -> Issued:
+        """The wgmma that begins: the same for both of its matrices."""
+        if self._starting is None or self._starting[0] is not starting.tickets:
+            self._starting = starting.tickets, Issued.of(group, starting.issue)
         return self._starting[1]
 
     def settle(self) -> None:
@@ -330,33 +329,32 @@ class AsyncReuse(Watcher):
         found = self._in_flight(machine)
         wgmma = machine.batch.wgmma
         if wgmma is not None and wgmma.starting is not None:
-            n_ctas, then = machine.batch.shape.n_ctas, found.issued(machine, group, wgmma.starting)
+            n_ctas, then = machine.batch.shape.n_ctas, found.issued(group, wgmma.starting)
+            apart, (*_, rows, width) = columns.shape[0] > 1, address.shape
             for i, number in enumerate(group.warps.warpgroups):
-                owners = columns[min(i, len(columns) - 1)]
-                part = address[..., min(i, address.shape[-2] - 1), :].reshape(-1, address.shape[-1])
-                mine = wgmma.starting[number * n_ctas : (number + 1) * n_ctas]
-                if len(columns) > 1:  # these CTAs only: others may be here in another iteration
+                owners = columns[i if apart else 0]
+                part = address[..., i if rows > 1 else 0, :].reshape(-1, width)
+                mine = wgmma.starting.tickets[number * n_ctas : (number + 1) * n_ctas]
+                if apart:  # these CTAs only: others may be here in another iteration
                     mine, every = np.zeros(n_ctas, np.int64), mine
                     mine[owners] = every[owners]
-                footprint = MatrixFootprint(part, owners, limits, nbytes, mine > 0, number, then)
-                found.matrices.append((footprint, number, mine))
-                found.shared.matrices.append(footprint)
-        if found.shared.written(*limits) and not travels(machine.launch.settings.checks):
+                found.shared.matrices.append(MatrixFootprint(part, owners, limits, nbytes, mine, number, then))
+        if not travels(machine.launch.settings.checks) and found.shared.written(*limits):
             nobody = np.zeros(0, np.int64)
             found.shared.touch(machine, SharedAccess(group, READ, address, nbytes, columns, by=nobody))
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Drop completed wgmma."""
-        found = machine.batch.notes[IN_FLIGHT]
-        if not found.matrices or machine.batch.wgmma is None:
+        shared, wgmma = machine.batch.notes[IN_FLIGHT].shared, machine.batch.wgmma
+        if wgmma is None:
             return
         n_ctas, kept = machine.batch.shape.n_ctas, []
-        for footprint, number, tickets in found.matrices:
-            footprint.open &= tickets > machine.batch.wgmma.done[number * n_ctas : (number + 1) * n_ctas]
-            if footprint.open.any():
-                kept.append((footprint, number, tickets))
-        found.matrices = kept
-        found.shared.matrices = [footprint for footprint, _, _ in kept]
+        for matrix in shared.matrices:
+            first = matrix.warpgroup * n_ctas
+            matrix.open &= matrix.tickets > wgmma.done[first : first + n_ctas]
+            if np.logical_or.reduce(matrix.open):
+                kept.append(matrix)
+        shared.matrices = kept
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Check new copies against those in flight."""

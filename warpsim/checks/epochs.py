@@ -33,6 +33,8 @@ class EpochSheets:
         if not len(start):
             return
         for sheet in self._sheets:
+            if not sheet.meet(footprint.low, footprint.high, oldest):
+                break
             overlap = sheet.overlaps(start, nbytes, columns, None, oldest)
             if overlap is None or next(holders(overlap), None) is None:
                 break
@@ -54,7 +56,7 @@ class EpochSheets:
     def meet(self, low: int, high: int, oldest: int) -> bool:
         """Whether any copy with epoch ``oldest`` or newer may hold any of ``[low, high)`` of any column."""
         for sheet in self._sheets:  # noqa: SIM110  at every access of an mbarrier: no calls
-            if sheet.newest(low, high) >= oldest:
+            if sheet.meet(low, high, oldest):
                 return True
         return False
 
@@ -71,11 +73,10 @@ class Epochs:
         self.cells: Array = np.zeros((-(-size // GRANULE), n_columns), np.int32)
         self.rows: Array = np.zeros(len(self.cells), np.int32)
 
-    def newest(self, low: int, high: int) -> int:
-        """The newest epoch on ``[low, high)``."""
+    def meet(self, low: int, high: int, oldest: int) -> bool:
+        """Whether any epoch on ``[low, high)`` is ``oldest`` or newer."""
         rows = self.rows[low // self.granule : (high - 1) // self.granule + 1]
-        newest: int = np.maximum.reduce(rows, initial=0).item()
-        return newest
+        return bool(np.maximum.reduce(rows, initial=0) >= oldest)
 
     def put(self, footprint: Footprint, number: int) -> None:
         """Epoch a copy's bytes."""

@@ -90,7 +90,7 @@ class Descriptors(Watcher):
             work = transfer.work
             span = tensor_map.SPANS[work.boxes.fields.swizzle] if isinstance(work, BoxLoad) else 0
             swizzles = machine.batch.notes[SWIZZLES]
-            swizzles.copied(present(transfer.group), transfer.writes, span)
+            swizzles.copied(transfer.place or present(transfer.group), transfer.writes, span)
 
     def descriptor_read(
         self,
@@ -103,16 +103,18 @@ class Descriptors(Watcher):
     ) -> None:
         """Report invalid descriptors."""
         problems: dict[int, str | None]
-        numbers = dict.fromkeys(bits.reshape(-1).tolist())
-        if len(numbers) == 1:
-            one = descriptors.elements(next(iter(numbers)), *matrix[:3], transposed=matrix[3])
+        first, size = bits.item(0), machine.batch.shared.size
+        if bits.size == 1 or (bits == first).all():
+            one = descriptors.elements(first, *matrix[:3], transposed=matrix[3])
             problem = one.problem
             if one.moved_span and problem is None:
                 problem = _mislaid(machine, one, columns)
-            problems = dict.fromkeys(numbers, problem)
+            if problem is None and limits[0] >= 0 and limits[1] <= size:
+                return
+            problems = {first: problem}
         else:
+            numbers = dict.fromkeys(bits.reshape(-1).tolist())
             problems = {b: descriptors.problem(b, *matrix[:3], transposed=matrix[3]) for b in numbers}
-        size = machine.batch.shared.size
         if limits[0] < 0 or limits[1] > size:
             message = descriptors.beyond(next(iter(problems)), limits[1], size)
             machine.fault(RULE, message, group, address=limits[1], advice=ADVICE)

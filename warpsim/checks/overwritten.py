@@ -11,23 +11,44 @@ from warpsim.checks.undefined_registers import origins, put, together, undefined
 from warpsim.checks.written import WrittenBits
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
-from warpsim.machine.reporting import present
-from warpsim.machine.state.group import Group
-from warpsim.machine.values import Array
+from warpsim.machine.plan import FunctionPlan, Issue
+from warpsim.machine.selection import Selection
+from warpsim.machine.state.group import Group, Stack
+from warpsim.machine.values import Array, Value
+from warpsim.program.program import Instruction
+from warpsim.records import frozen
 
 
-def issued(machine: Machine, group: Group) -> Group:
-    """The threads of a wgmma that begins, with the operands by which it finds its matrices."""
-    then = machine.stand_in(group)
-    for slot in transfer_of(group.plan, present(group)).controls:
-        then.env[slot] = group.read(slot)
-    return then
+@frozen(eq=False)
+class Issued:
+    """A wgmma in flight: its threads, where they stood, and the ``operands`` by which it finds its matrices."""
+
+    instruction: Instruction
+    selection: Selection
+    plan: FunctionPlan
+    place: tuple[Stack, int, int, int, int]
+    operands: dict[int, Value]
+
+    @classmethod
+    def of(cls, group: Group, issue: Issue) -> Issued:
+        """The one that a group starts."""
+        place = group.stack, group.block, group.at, group.local_base, group.generation
+        operands = {slot: group.read(slot) for slot in issue.slots_other}
+        return cls(issue.instruction, group.selection, group.plan, place, operands)
+
+    def threads(self, machine: Machine) -> Group:
+        """A group of its threads that stands where it was issued."""
+        then = machine.group(self.selection, self.plan, *self.place)
+        for slot, value in self.operands.items():
+            then.env[slot] = value
+        return then
 
 
-def overwritten(machine: Machine, then: Group, threads: Array, part: Unfinished, origin: Finding) -> bool:
-    """Make undefined what a wgmma in flight computes in ``threads`` (a mask of those `issued`) from bytes that others write.
+def overwritten(machine: Machine, wgmma: Issued, threads: Array, part: Unfinished, origin: Finding) -> bool:
+    """Make undefined what a wgmma in flight computes in ``threads`` (a mask of its own) from bytes that others write.
     False, with nothing done, if that is all of it, or if the threads write themselves or have called a function since."""
-    flow, written = transfer_of(then.plan, present(then)), machine.batch.shared.shadow
+    then, flow = wgmma.threads(machine), transfer_of(wgmma.plan, wgmma.instruction)
+    written = machine.batch.shared.shadow
     assert isinstance(written, WrittenBits)
     for slot in {*flow.written, *flow.factors}:  # what they contribute is known
         then.env[slot] = then.plan.zeros[slot]

@@ -24,6 +24,7 @@ from warpsim.errors import Finding
 from warpsim.isa.traits import Family, Mbarrier
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import finding_at, present
+from warpsim.machine.selection import Rect
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
@@ -211,7 +212,12 @@ class Proxies:
 
     def _at_one_place(self, group: Group, access: MemoryAccess, at: int) -> None:
         """Note an access of all threads to one place of shared memory: the last thread of each CTA is remembered."""
-        cells, threads = self.cells, group.selection.positions
+        cells, selection = self.cells, group.selection
+        threads, columns = selection.positions, access.columns
+        if isinstance(selection, Rect) and columns is selection.columns:
+            run = selection.run
+        else:
+            run = in_a_row(columns.reshape(-1))
         cells.fit(access.nbytes)
         epoch = self.tick(present(group)) << SHIFT | threads[-1, -1].reshape(-1) + self.base
         kind = "write" if access.writes else "read"
@@ -221,7 +227,7 @@ class Proxies:
             self.writers[threads] = True
             self._settled = None
         first = at // cells.granule
-        kept[first : first + access.nbytes // cells.granule, in_a_row(access.columns.reshape(-1))] = epoch
+        kept[first : first + access.nbytes // cells.granule, run] = epoch
 
     def _leave(
         self,
@@ -351,7 +357,7 @@ class Proxies:
 
     def _touched(self, kind: str, low: int, high: int) -> bool:
         """Whether threads may have accessed ``[low, high)`` of shared memory."""
-        return bool(np.logical_or.reduce(self.pages[kind][max(low, 0) >> PAGE : (high - 1 >> PAGE) + 1]))
+        return bool(np.logical_or.reduce(self.pages[kind][low >> PAGE if low > 0 else 0 : (high - 1 >> PAGE) + 1]))
 
     def _part(self, seen: Array, low: int, high: int) -> Array:
         """The cells of ``[low, high)`` of shared memory in all columns."""

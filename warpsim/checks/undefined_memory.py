@@ -246,14 +246,16 @@ def landed(machine: Machine, group: Group, active: Array | None, transfer: Trans
     Without late effects, copies of single threads did this when they were started.
     """
     work = transfer.work
+    if isinstance(work, (RunLoad, BoxLoad)):
+        _land(machine, work, which)
+        return
+    if not late(machine):
+        return
+    memory = UndefinedMemory(machine, transfer.group, transfer.lanes(which))
     with muted(machine):
-        if isinstance(work, (RunLoad, BoxLoad)):
-            _land(machine, work, which)
-        elif late(machine) and isinstance(work, ThreadCopy):
-            memory = UndefinedMemory(machine, transfer.group, transfer.lanes(which))
+        if isinstance(work, ThreadCopy):
             copy_threads(memory, work.dst, work.src, work.nbytes, work.take)
-        elif late(machine) and isinstance(work, RemoteStore) and transfer.undefined is not None:
-            memory = UndefinedMemory(machine, transfer.group, transfer.lanes(which))
+        elif isinstance(work, RemoteStore) and transfer.undefined is not None:
             store_remote(memory, work.dst, work.type, transfer.undefined, None)
 
 
@@ -276,7 +278,7 @@ def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:
             written = np.where(whole, elements, elements.dtype.type(0)).view(np.uint32)
     else:
         low, high = work.boxes.span()
-        if not any(a.start < high and low < a.end for a in machine.launch.memory.shadowed()):
+        if not [a for a in machine.launch.memory.shadowed() if a.start < high and low < a.end]:
             return
         address = work.boxes.shared(to.start[which])
         written = _of_boxes(machine, work, which)

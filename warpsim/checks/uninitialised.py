@@ -51,7 +51,7 @@ from warpsim.machine.reporting import ends_launch, party, present, stop
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, Place
 from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
@@ -130,9 +130,9 @@ class Uninitialised(WrittenBytes):
         """Mark new parts of the stack as undefined."""
         shadow(machine, "local").forget(first, nbytes, positions)
 
-    def memory_filled(self, machine: Machine, space: str, place: Array, nbytes: int, columns: Array) -> None:
+    def memory_filled(self, machine: Machine, space: str, place: Place, nbytes: int, columns: Array) -> None:
         """Mark bytes that were written by something other than stores."""
-        if np.size(place):
+        if type(place) is int or np.size(place):
             shadow(machine, space).mark(place, columns, nbytes, None, rows=False)
 
     def shadow_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:

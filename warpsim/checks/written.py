@@ -171,13 +171,13 @@ class WrittenBits(WordSpace):
 
     def covers(self, low: int, high: int) -> bool:
         """Whether the rows of ``[low, high)`` are known to be full; False may mean that nobody has checked."""
-        return bool(self.full[low >> 2 : high + 3 >> 2].all())
+        return bool(np.logical_and.reduce(self.full[low >> 2 : high + 3 >> 2]))
 
     def _is_full(self, place: Place, nbytes: int) -> bool:
         if self.open == len(self.full):
             return False
         if isinstance(place, int):
-            return bool(self.full[place >> 2 : place + nbytes + 3 >> 2].all())
+            return self.covers(place, place + nbytes)
         asked = (nbytes, place.dtype.char, place.tobytes()) if place.size <= FEW else None
         if asked in self.views:
             return True

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from warpsim.machine.state.word_space import in_a_row
 from warpsim.machine.values import FLAT, Affine, Array, Place, Value, as_array, repeated, repeated_along
 
 Axis = tuple[int, int, int]  # start, step, count
@@ -198,6 +199,11 @@ class Rect(Selection):
         """CTA numbers, ``[1, 1, C1, C0]``."""
         c1, c0 = [a + s * np.arange(n, dtype=np.int64) for a, s, n in self.axes[2:]]
         return (c1[:, None] * self.batch_shape.extents[3] + c0)[None, None]
+
+    @cached_property
+    def run(self) -> slice | Array:
+        """CTA numbers in a row, a slice where they follow one another."""
+        return in_a_row(self.columns.reshape(-1))
 
     @cached_property
     def n_warps(self) -> int:

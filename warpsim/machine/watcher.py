@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import LaunchState
     from warpsim.machine.state.transfers import Transfer
-    from warpsim.machine.values import Array
+    from warpsim.machine.values import Array, Place
     from warpsim.program.program import Instruction
 
 
@@ -203,7 +203,7 @@ class Watcher:
         a write, and addresses in global memory may be affine. Not called for shared or local memory whose shadow is
         ``settled``."""
 
-    def memory_filled(self, machine: Machine, space: str, place: Array, nbytes: int, columns: Array) -> None:
+    def memory_filled(self, machine: Machine, space: str, place: Place, nbytes: int, columns: Array) -> None:
         """Something other than a lane's store has written ``nbytes`` at each ``place`` of these columns of shared or
         local memory: arguments and results of calls, data of asynchronous copies, mbarrier words."""
 

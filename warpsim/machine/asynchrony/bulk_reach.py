@@ -235,23 +235,22 @@ class BulkReach:
         if store and (boxes.coordinates < 0).any():
             self.refuse("a box is stored at a negative coordinate", advice="only loads may begin before 0")
             return False
-        for axis, wrong in boxes.outside():
+        for axis, wrong in boxes.outside() if boxes.fields.im2col else ():
             at = int(boxes.coordinates[axis][wrong][0])
             self.refuse(
                 f"coordinate {at} of dimension {axis} is outside the bounding box of the im2col map",
                 advice="boxes begin inside the bounding box; the offsets move them beyond",
             )
             return False
-        wrong = boxes.displaced
-        if wrong.any():
-            first = int(boxes.coordinates[0][wrong][0])
+        if boxes.misplaced:
+            first = int(boxes.coordinates[0][boxes.displaced][0])
             self.refuse(
                 f"the innermost coordinate {first} is {first * boxes.fields.itemsize} bytes, not a multiple of {ROW_UNIT}"
                 if not boxes.fields.packed
                 else f"the innermost coordinate is not a multiple of {PADDED_BOX if boxes.fields.padded else 32} packed elements",
                 advice="boxes must begin at multiples of 16 bytes; other coordinates are free",
             )
-        return not wrong.any()
+        return not boxes.misplaced
 
     def loads(self, fields: tensor_map.Fields) -> bool:
         """Whether a load can round what a map names."""

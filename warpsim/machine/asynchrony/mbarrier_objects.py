@@ -89,9 +89,11 @@ class MbarrierObjects:
         """Read the word, for a thread that waits for the phase with ``parity`` to complete: not where nothing reads what it finds."""
         machine, group = self.machine, self.group
         self.check_own(space, address)
+        unread = group.plan.unread
         ignored = (
-            group.instruction.traits.does(Mbarrier.WAIT)
-            and group.plan.flow[group.block].first + group.at in group.plan.unread
+            bool(unread)
+            and group.plan.flow[group.block].first + group.at in unread
+            and group.instruction.traits.does(Mbarrier.WAIT)
         )
         if machine.batch.transfers.open and not ignored:
             self._observe(space, address, as_array(parity).astype(np.uint32) & np.uint32(1))
@@ -160,8 +162,10 @@ class MbarrierObjects:
         return [spread(v, shape).reshape(-1)[self._lanes()] for v in alike]
 
     def _taking_part(self, values: Array) -> Array:
-        """Of one value, or one for each lane, those of lanes that take part."""
-        return values if values.size == 1 else spread(values, self._shape()).reshape(-1)[self._lanes()]
+        """Of values, one or one for each lane (broadcast), those of lanes that take part."""
+        if values.size == 1 or self.active is None:
+            return values
+        return spread(values, self._shape()).reshape(-1)[self._lanes()]
 
     def _shape(self) -> tuple[int, ...]:
         return self.group.selection.shape

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import compress
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -202,7 +201,8 @@ def kept(machine: Machine) -> bool:
 def start(machine: Machine, group: Group, active: Array | None, transfer: Transfer) -> None:
     """Start copies: they act now, or when their completion is observed."""
     state, hooks = machine.batch.transfers, machine.hooks
-    if kept(machine):
+    stays = kept(machine)
+    if stays:
         transfer.place = present(group)
     if transfer.kind:
         transfer.join(_group_numbers(machine, transfer.kind)[transfer.positions])
@@ -215,7 +215,7 @@ def start(machine: Machine, group: Group, active: Array | None, transfer: Transf
     else:
         _act(machine, group, active, transfer, np.arange(len(transfer.positions)))
         transfer.work = None  # releases what was copied
-    if kept(machine):
+    if stays:
         state.open.append(transfer)
         state.started += 1
         transfer.serial = state.started
@@ -293,7 +293,8 @@ def observe(machine: Machine, objects: Objects, parity: Array) -> None:
     """Handle threads that test mbarriers for the end of the phase with ``parity`` (of each, or one): complete the copies that
     alone are missing."""
     state, space = machine.batch.transfers, machine.batch.shared
-    if not any(t.signal is not None for t in state.open):
+    signalling = [(t, t.signal) for t in state.open if t.signal is not None]
+    if not signalling:
         return
     _shuffle(machine)
     if objects.at is None and not (objects.keys[1:] > objects.keys[:-1]).all():
@@ -301,37 +302,33 @@ def observe(machine: Machine, objects: Objects, parity: Array) -> None:
         objects, parity = Objects(objects.columns[first], objects.address[first]), parity[first]
     if late(machine):
         words = objects.words(space)
-        stop = _ready(state.open, objects, words, mbarriers.phase(words) == parity)
-        for number, transfer in enumerate(list(state.open)):
-            if transfer.signal is not None:
-                at, known = _find(objects, transfer.signal)
-                _complete(machine, transfer, np.flatnonzero(known & transfer.open & (number <= stop[at])))
+        stop = _ready(signalling, objects, words, mbarriers.phase(words) == parity)
+        for number, (transfer, signal) in enumerate(signalling):
+            at, known = _find(objects, signal)
+            _complete(machine, transfer, (known & transfer.open & (number <= stop[at])).nonzero()[0])
     phases: Array | None = None
     # the last transfer that counted in a completed phase of each mbarrier: phases complete in order
     stop = np.full(len(objects.keys), -1, np.int64)
     landed = []
-    for number, transfer in enumerate(state.open):
-        if transfer.signal is not None and not transfer.signal.elsewhere(objects):
-            at, known = _find(objects, transfer.signal)
+    for number, (transfer, signal) in enumerate(signalling):
+        if signal.at is None or objects.at is None or signal.at == objects.at:
+            at, known = _find(objects, signal)
             here = known & transfer.open & transfer.landed
-            if here.any():
+            if np.logical_or.reduce(here):
                 landed.append((number, transfer, at, here))
                 phases = mbarriers.phase(objects.words(space)) if phases is None else phases
                 stop[at[here & (phases[at] != transfer.phase)]] = number
     for number, transfer, at, here in landed:
-        _complete(machine, transfer, np.flatnonzero(here & (number <= stop[at])))
+        _complete(machine, transfer, (here & (number <= stop[at])).nonzero()[0])
     _sweep(machine)
 
 
-def _ready(open: list[Transfer], objects: Objects, words: Array, wanted: Array) -> Array:
+def _ready(signalling: list[tuple[Transfer, Signal]], objects: Objects, words: Array, wanted: Array) -> Array:
     """The last transfer whose completion ends the current phase of each mbarrier, -1 if none does."""
     nbytes, arrivals = np.zeros(len(words), np.int64), np.zeros(len(words), np.int64)
     stop = np.full(len(words), -1, np.int64)
     tx, pending = mbarriers.tx_count(words), mbarriers.pending(words)
-    for number, transfer in enumerate(open):
-        signal = transfer.signal
-        if signal is None:
-            continue
+    for number, (transfer, signal) in enumerate(signalling):
         at, known = _find(objects, signal)
         mine = np.flatnonzero(known & transfer.open & ~transfer.landed)
         np.add.at(nbytes, at[mine], spread(signal.nbytes, at.shape)[mine])
@@ -466,10 +463,15 @@ def _count(machine: Machine, signal: Signal, which: Which) -> None:
 
 def update(change: Callable[..., Array], words: Array, *operands: Array) -> Array:
     """``change(words, *operands)``, found once where all objects and operands are alike."""
+    for n in operands:
+        if n.size > 1:
+            return change(words, *operands)
     first = words.item(0)
-    if any(n.size > 1 for n in operands) or (words != first).any():
+    if words.size > 1 and (words != first).any():
         return change(words, *operands)
-    return np.full(words.shape, mbarriers.changed(change, first, *[n.item() for n in operands]), np.uint64)
+    new = np.empty(words.shape, np.uint64)
+    new.fill(mbarriers.changed(change, first, *[n.item() for n in operands]))
+    return new
 
 
 def finish(machine: Machine) -> None:
@@ -487,10 +489,10 @@ def _sweep(machine: Machine) -> None:
     """Put aside the copies that are complete, and the stores of which only the end is missing."""
     state = machine.batch.transfers
     state.open = [t for t in state.open if not t.over]
-    if not late(machine) and any(t.target for t in state.open):
-        freed = [t.target is not None and t.released for t in state.open]
-        state.freed += compress(state.open, freed)
-        state.open = [t for t, done in zip(state.open, freed, strict=True) if not done]
+    freed = [] if late(machine) else [t for t in state.open if t.target is not None and t.released]
+    if freed:
+        state.freed += freed
+        state.open = [t for t in state.open if t.target is None or not t.released]
 
 
 def _find(objects: Objects, wanted: Objects) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ import numpy as np
 from warpsim.layout import descriptors
 from warpsim.machine.plan import Issue
 from warpsim.machine.selection import from_positions, index_of
-from warpsim.machine.state.batch import GROUPS, Pending, Wgmma
+from warpsim.machine.state.batch import GROUPS, Pending, Starting, Wgmma
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, DType, Value, as_array
 from warpsim.records import frozen
@@ -71,10 +71,10 @@ class _Matrix:
 
     def read(self) -> tuple[Array, int]:
         """The addresses ``[..., n, m]`` of all bytes that are read, and how many lie at each."""
-        if not self.elements or len({len(e.chunks) for e in self.elements}) > 1:
-            return self.addresses(), self.itemsize
         if len(self.elements) == 1:
             return self.elements[0].chunks, descriptors.CHUNK
+        if not self.elements or len({len(e.chunks) for e in self.elements}) > 1:
+            return self.addresses(), self.itemsize
         return np.stack([e.chunks[:, 0, 0] for e in self.elements], axis=1)[:, self.which], descriptors.CHUNK
 
 
@@ -167,7 +167,8 @@ class SharedMatrix:
         if self.reported:
             return
         machine, low, high = self.machine, matrix.low, matrix.high
-        size, before = machine.batch.shared.size, machine.errors
+        size = machine.batch.shared.size
+        before = machine.errors if high > size else 0
         notify = machine.hooks.descriptor_read
         if notify is not None:
             shape = matrix.k, matrix.extent, matrix.itemsize, matrix.transposed
@@ -227,8 +228,9 @@ def start(machine: Machine, group: Group, issue: Issue) -> None:
         machine.hooks.wgmma_issued(machine, group, issue)
     columns = group.selection.warpgroup_places
     tickets = state.issued[columns] + 1
-    state.starting = np.zeros(state.n_columns, np.int64)
-    state.starting[columns] = tickets
+    taken = np.zeros(state.n_columns, np.int64)
+    taken[columns] = tickets
+    state.starting = Starting(issue, taken)
     if machine.launch.settings.async_effects == "at_wait":
         hold(machine, group, issue, group.selection.warpgroups, tickets)
     else:

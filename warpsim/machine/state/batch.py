@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from warpsim.machine.plan import FunctionPlan
+from warpsim.machine.plan import FunctionPlan, Issue
 from warpsim.machine.selection import Selection, Shape
 from warpsim.machine.state.group import Frame, Group
 from warpsim.machine.state.notes import Notes, no_notes
@@ -13,7 +13,7 @@ from warpsim.machine.state.tensor_memory import TensorMemory
 from warpsim.machine.state.transfers import Transfers
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, Value
-from warpsim.records import define
+from warpsim.records import define, frozen
 
 GROUPS = 8
 """wait_group takes 0 to 7, so older groups cannot be distinguished."""
@@ -42,13 +42,21 @@ class Pending:
     landed: Array
 
 
+@frozen(eq=False)
+class Starting:
+    """A wgmma that is being started, and the tickets that it takes: 0 in columns that do not take part."""
+
+    issue: Issue
+    tickets: Array
+
+
 @define(eq=False)
 class Wgmma:
     """The wgmma of one batch in flight: accumulators in use, committed groups, and late results.
 
     State is kept per warpgroup of each CTA (a *column*: warpgroup times CTAs plus CTA) as tickets, the running numbers of
-    its ``wgmma.mma_async``. A register is in flight while the ticket of its last use is above ``done``. ``starting`` are
-    the tickets of the one being started, 0 in other columns.
+    its ``wgmma.mma_async``. A register is in flight while the ticket of its last use is above ``done``. ``starting``
+    is the one being started.
     """
 
     n_columns: int
@@ -56,7 +64,7 @@ class Wgmma:
     done: Array
     ends: Array
     uses: dict[str, RegisterUse] = attrs.field(factory=dict)
-    starting: Array | None = None
+    starting: Starting | None = None
     pending: list[Pending] = attrs.field(factory=list)
     """Late ones, in issue order."""
 

@@ -355,8 +355,11 @@ class Group:
         known = self.frame.known_to(self.selection)
         if known is None or known.stacked is None:
             return None
+        env, plain = self.env, not known.shadows
         for index in registers:
-            self.read(index)
+            if env[index] is None:
+                kept = known.values.get(index) if plain else None
+                env[index] = self.fetch(index) if kept is None else kept
         return known.stacked
 
     def read(self, index: int) -> Value:

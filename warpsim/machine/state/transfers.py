@@ -295,10 +295,6 @@ class Objects:
             self._every = np.arange(len(self.keys)), np.ones(len(self.keys), np.bool_)
         return self._every
 
-    def elsewhere(self, other: Objects) -> bool:
-        """Whether they lie all at another place than all others."""
-        return self.at is not None and other.at is not None and self.at != other.at
-
     def words(self, space: WordSpace) -> Array:
         """Their words in shared memory."""
         if self.at is not None:
@@ -317,6 +313,9 @@ class Signal(Objects):
 
 
 # ---- transfers ----------------------------------------------------------------------------------
+
+
+_NONE: Array = np.zeros(0, np.int64)
 
 
 @define(eq=False)
@@ -338,8 +337,8 @@ class Transfer:
     tensor: TensorUse | None = None
     after: str = ""
     """The kind of its threads' earlier operations that an arrival follows."""
-    number: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
-    phase: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    number: Array = _NONE
+    phase: Array = _NONE
     """The group of each receiver, and the phase of its mbarrier when the copy began (of a commit, when it arrives)."""
     place: Instruction | None = None
     serial: int = 0
@@ -360,10 +359,9 @@ class Transfer:
     """Whether all receivers are complete; whether all sources may be overwritten."""
 
     def __attrs_post_init__(self) -> None:
-        self.open = np.ones(len(self.positions), np.bool_)
-        self.fetched = ~self.open
-        self.landed = ~self.open
-        self.free = ~self.open
+        masks = np.zeros((4, len(self.positions)), np.bool_)
+        masks[0] = True
+        self.open, self.fetched, self.landed, self.free = masks
 
     def join(self, numbers: Array) -> None:
         """Make the copies part of these groups."""

@@ -274,8 +274,8 @@ class _Warpgroups:
         if device.numerics != "exact":
             return self.function(op, *operands, **ports)
         a, a_desc, b_desc, meta, sel, scale_d, scale_a, scale_b, trans_a, trans_b = (*operands, *[None] * 10)[:10]
-        one = wgmma.one
-        signs, across = (one(scale_a), one(scale_b)), (one(trans_a), one(trans_b))
+        numbers = [0 if n is None else n.item(0) for n in (scale_a, scale_b, trans_a, trans_b)]
+        signs, across = (numbers[0], numbers[1]), (numbers[2], numbers[3])
         shared = a is None and signs[0] != -1, signs[1] != -1
         key = op.text, device.sm, shared, across
         plan = codes().planned(key, lambda: _warpgroup(op, device.sm, shared, across))
@@ -299,24 +299,36 @@ class _Warpgroups:
             if (table[:, 1:] == table[:, :-1]).any():
                 return again()
         matrices: tuple[Any, Any] = left, right
+        words: list[int] = []
         sources = [
-            _where(matrix, n, m) if gathered else _described(_lines(wgmma.scaled(matrix, sign)))
+            _where(matrix, n, m, words) if gathered else _described(_lines(wgmma.scaled(matrix, sign)))
             for matrix, sign, gathered in zip(matrices, signs, shared, strict=True)
         ]
         c = accumulator if accumulator.strides[2] == WORD.itemsize else _side_by_side(accumulator)
         count = len(c)
-        keep = scale_d[:, 0]
-        if keep.size == 1:
-            keep = np.full((n, m), keep.item(0), np.uint8)
-        keep = np.ascontiguousarray(keep if keep.shape == (n, m) else np.broadcast_to(keep, (n, m)), np.uint8)
-        d = np.empty((m, count, n, 128), np.float32 if not plan.product.half else WORD).transpose(1, 2, 3, 0)
-        given = [n, m, 0 if table is None else table.ctypes.data, address_of(keep)]
-        for stack in (c, d):
+        scale = scale_d[:, 0]
+        keep = _alike(scale.item(0), n, m) if scale.size == 1 else _each(scale, n, m)
+        room = np.empty((m, count, n, 128), np.float32 if not plan.product.half else WORD)
+        d = room.transpose(1, 2, 3, 0)
+        given = [n, m, 0 if table is None else table.ctypes.data, keep[1]]
+        for stack, at in (c, c.ctypes.data), (d, address_of(room)):
             registers, warpgroups, _, ctas = stack.strides
-            given += (address_of(stack), registers >> 2, warpgroups >> 2, ctas >> 2)
+            given += (at, registers >> 2, warpgroups >> 2, ctas >> 2)
         arguments = np.array(given + sources[0][0] + sources[1][0], np.int64)
         function(address_of(arguments))
         return d
+
+
+def _each(scale: Array, n: int, m: int) -> tuple[Array, int]:
+    """Scale-d of each warpgroup ``[n, m]``, and where that array begins in memory."""
+    keep = np.ascontiguousarray(np.broadcast_to(scale, (n, m)), np.uint8)
+    return keep, address_of(keep)
+
+
+@lru_cache(maxsize=256)
+def _alike(scale: int, n: int, m: int) -> tuple[Array, int]:
+    """The same for one that all have."""
+    return _each(np.array([[scale]]), n, m)
 
 
 def _side_by_side(stack: Array) -> Array:
@@ -334,14 +346,15 @@ def _described(matrix: Array) -> tuple[list[int], object]:
     return [matrix.ctypes.data, matrix.strides[0] if len(matrix) > 1 else 0, matrix.strides[1]], matrix
 
 
-def _where(found: Words, n: int, m: int) -> tuple[list[int], object]:
-    """The same for words of shared memory."""
+def _where(found: Words, n: int, m: int, words: list[int]) -> tuple[list[int], object]:
+    """The same for words of shared memory, whose place and CTAs are those of the first such matrix."""
     tables = found.tables
     if tables.size == 1:
         tables = np.full((n, m), tables.item(0))
     elif tables.shape != (n, m):
         tables = np.ascontiguousarray(np.broadcast_to(tables, (n, m)))
-    return [address_of(found.flat), address_of(found.columns), address_of(tables)], (tables, found)
+    words += () if words else (address_of(found.flat), address_of(found.columns))
+    return [*words, address_of(tables)], (tables, found)
 
 
 _PLANS: dict[Body, Callable[[Op, int], Warp | Plain | None]] = {
