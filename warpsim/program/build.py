@@ -12,7 +12,7 @@ from warpsim.isa import matching
 from warpsim.isa.data_movement import even_of_pair
 from warpsim.isa.spec import Form
 from warpsim.program.blocks import Blocks
-from warpsim.program.late import Late, ended
+from warpsim.program.late import Late, ended, grouped
 from warpsim.program.lines import Reading, Unusual
 from warpsim.program.linking import check_links, check_target
 from warpsim.program.names import FunctionBuilder, Scope, VectorRegister
@@ -194,7 +194,7 @@ def _function(
         body = paired(ended(builder, list(checker.all()), node.body.span), module.target[0] if module.target else "")
         made, samples = (lambda: body), None
     else:
-        reading = Reading(outline.bodies[node.name], blocks, outer, outline.parser)
+        reading = Reading(outline.bodies[node.name], blocks, outer, outline.parser, functools.partial(grouped, checker))
         blocks.branch_targets()
         late = Late(checker, outer, reading, node.body.span)
         target = module.target[0] if module.target else ""

@@ -58,27 +58,22 @@ class Late:
         """Operands that are registers, by type and name."""
         self.others: list[Instruction] = []
         if not all(isinstance(node, Statement) for node, *_ in self.builder.code):
-            self._check(read)
+            self._check()
 
-    def _check(self, read: Reading) -> None:
+    def _check(self) -> None:
         """Check what is not a line, unless its like was checked before."""
-        code = self.builder.code
-        checked: dict[int, Instruction] = {}
+        checked: list[Instruction] = []
         groups: dict[Group, None] = {}
         with self.builder.trial():
-            for number, (node, scope, places, _) in enumerate(code):
+            for number, (node, scope, places, _) in enumerate(self.builder.code):
                 self.builder.at = number
                 if isinstance(node, Written):
                     groups[node.group] = None
                 elif (
                     isinstance(node, ast.Instruction) and (made := self.checker.check(node, scope, places)) is not None
                 ):
-                    checked[number] = made
-        self.others = [*checked.values(), *(kind for group in groups for kind in group.kinds)]
-        for shape, statements, numbers in read.fresh if not self.checker.problems.findings else ():
-            if numbers:
-                own = [checked[number] for number in numbers]
-                read.shapes.keep_group(shape, _group_of(statements, own, code[numbers[0]][1], read.kinds))
+                    checked.append(made)
+        self.others = [*checked, *(kind for group in groups for kind in group.kinds)]
 
     def samples(self) -> tuple[Instruction, ...]:
         """An instruction of each kind."""
@@ -172,20 +167,19 @@ def _instructions(made: Sequence[ast.Statement]) -> list[ast.Instruction]:
     return [each for each in _inside(made) if isinstance(each, ast.Instruction)]
 
 
-def _group_of(
-    made: Sequence[ast.Statement], code: Sequence[Instruction], scope: Scope, kinds: Mapping[str, str]
-) -> Group | None:
-    """The group of statements and their code, given their own scope and what stands for the names of their function; None
-    where others that look alike may mean something else."""
+def grouped(checker: Checker, made: Sequence[ast.Statement], numbers: range, kinds: Mapping[str, str]) -> Group | None:
+    """The group of statements, given the places of their code and what stands for the names of their function; None where
+    something is wrong, or others that look alike may mean something else."""
     declared = [each for each in _inside(made) if not isinstance(each, ast.Instruction)]
     variables = [each for each in declared if isinstance(each, ast.Variable) and each.space == "reg"]
     items = [item for each in variables for item in each.declarators]
-    if len(variables) < len(declared) or len(code) != len(_instructions(made)):
+    if not numbers or len(variables) < len(declared) or len(numbers) != len(_instructions(made)):
         return None
     if any(item.count is not None or kinds.get(item.name, "").startswith(HOLE) for item in items):
         return None
+    code = _checked(checker, numbers)
     block = isinstance(made[0], ast.Block)
-    own = scope.symbols.keys() if block else ()
+    own = checker.builder.code[numbers[0]][1].symbols.keys() if block else ()
     for instruction in code:
         names = [instruction.guard[0].name] if instruction.guard is not None else []
         for o in (leaf for operand in instruction.operands for leaf in _leaves(operand)):
@@ -194,7 +188,23 @@ def _group_of(
             names += [o.register.name] if o.register is not None else []
         if not all(name in own or name == CARRY or kinds.get(name, "").startswith(HOLE) for name in names):
             return None
-    return Group(block, tuple(variables), tuple(code))
+    return Group(block, tuple(variables), tuple(code)) if code else None
+
+
+def _checked(checker: Checker, numbers: range) -> list[Instruction]:
+    """The instructions at some places; none where anything is wrong, which is said when the whole function is checked."""
+    builder, problems = checker.builder, checker.problems
+    before, code = len(problems.findings), []
+    with builder.trial():
+        for number in numbers:
+            node, scope, places, _ = builder.code[number]
+            builder.at = number
+            if isinstance(node, ast.Instruction) and (made := checker.check(node, scope, places)) is not None:
+                code.append(made)
+    if len(problems.findings) == before:
+        return code
+    del problems.findings[before:], problems.orders[before:]
+    return []
 
 
 def _inside(made: Sequence[ast.Statement]) -> Sequence[ast.Statement]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from warpsim.errors import Span
@@ -19,7 +19,7 @@ from warpsim.program.names import Label, Scope, numbered
 from warpsim.program.program import Param, Register, Variable
 from warpsim.program.resolve import RESERVED_NAMES
 from warpsim.program.shapes import Shapes
-from warpsim.program.statements import Statement, Value, Written
+from warpsim.program.statements import Group, Statement, Value, Written
 from warpsim.ptx import ast
 from warpsim.ptx.outline import HOLE, Body
 from warpsim.ptx.parser import Parser
@@ -60,6 +60,8 @@ class Location(NamedTuple):
     inlined_at: Source | None
 
 
+Grouped = Callable[[Sequence[ast.Statement], range, Mapping[str, str]], Group | None]
+"""The group of statements, the places of their code, and what stands for the names of their function (`warpsim.program.late`)."""
 Entry = Statement | str | Location | _Odd | None
 """A line: an instruction, the name of a label, a place in a source, another, or nothing."""
 
@@ -146,9 +148,9 @@ class Lines(dict[str, Entry]):
 
 class Reading:
     """A function's body, which is read into its builder: its lines, to which the different ``statements`` refer; what stands for
-    names that begin with a percent sign; and the groups that were not seen before, by their shape, with the place of their code."""
+    names that begin with a percent sign."""
 
-    def __init__(self, body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> None:
+    def __init__(self, body: Body, blocks: Blocks, scope: Scope, parser: Parser, grouped: Grouped) -> None:
         """Read a body.
 
         Raises:
@@ -156,10 +158,10 @@ class Reading:
             SyntaxProblem: something is wrong in it.
         """
         self.blocks, self.scope, self.parser, self.line = blocks, scope, parser, body.line
+        self.grouped = grouped
         self.texts = body.text.split("\n")
         module, code = blocks.resolver.module, blocks.builder.code
         self.shapes = shapes.shapes_of(module.target, module.version)
-        self.fresh: list[tuple[str, list[ast.Statement], range]] = []
         first = _declarations(self.texts)
         blocks.add(self._parsed("\n".join(self.texts[:first]), 0), scope)
         if "WARP_SZ" in scope.symbols or any(_hides(name, symbol) for name, symbol in scope.symbols.items()):
@@ -220,7 +222,7 @@ class Reading:
         before = len(code)
         blocks.add(made, self.scope)
         if not self.parser.expressions.findings:
-            self.fresh.append((shape, made, range(before, len(code))))
+            self.shapes.keep_group(shape, self.grouped(made, range(before, len(code)), self.kinds))
 
 
 def _declarations(texts: list[str]) -> int:
