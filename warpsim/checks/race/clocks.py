@@ -17,7 +17,7 @@ import numpy as np
 
 from warpsim.checks.cells import Cells, Log
 from warpsim.checks.race.order import Order
-from warpsim.checks.race.vector_clocks import Numbering, Past, Rows
+from warpsim.checks.race.vector_clocks import Numbering, Past, Rows, same
 from warpsim.checks.undefined_registers import CONTENTS
 from warpsim.errors import Span
 from warpsim.machine.machine import Machine
@@ -157,11 +157,7 @@ class UnfencedReads:
             return
         if self._reads:
             who, _, known = self._reads[-1]
-            if (
-                known.keys() == rows.keys()
-                and all(known[c] is rows[c] for c in rows)
-                and np.array_equal(who, positions)
-            ):
+            if same(known, rows) and np.array_equal(who, positions):
                 return
         self._reads.append((positions, now, dict(rows)))
 

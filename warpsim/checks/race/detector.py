@@ -382,13 +382,16 @@ def role_of(instruction: Instruction) -> Role:
 
 
 def fence_scope(instruction: Instruction) -> str | None:
-    """The scope of a fence: "cta" or "gpu"; "inits" if it is for initialised mbarriers only; None if it is for proxies."""
+    """The scope of a fence: "cta" or "gpu" ("sc" if it is a fence.sc of that); "inits" if it is for initialised mbarriers only;
+    None if it is for proxies."""
     fence = instruction.traits.fence
     if fence is None or fence.proxy is not None:
         return None
     if fence.mbarrier_init:
         return "inits"
-    return "cta" if instruction.traits.scope == "cta" else "gpu"
+    if instruction.traits.scope == "cta":
+        return "cta"
+    return "sc" if "sc" in instruction.op.modifiers or instruction.op.text.startswith("membar") else "gpu"
 
 
 def phases_of(machine: Machine, columns: Array, place: Array) -> Array:

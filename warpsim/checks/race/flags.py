@@ -22,6 +22,8 @@ from warpsim.records import frozen
 
 MANY, CROWD = 64, -100
 """More sync variables than this in one step count as one, at an address outside all memory."""
+SC = "sc"
+"""What distinguishes the sync variable of a flag that holds what fence.sc precede."""
 SHARED_BY_MANY = -1
 """The lead of a flag that is a sync variable."""
 
@@ -97,6 +99,8 @@ class Flags:
         self._share_leads(access.cells, users, index)
         if access.writes:
             gives = self._publish(users, narrow=narrow)
+            if not narrow:
+                self._give(users, clocks.order.fenced(users.positions, "sc"), narrow=users.shared, sc=True)
             access.cells.of("lead")[index[gives]] = SHARED_BY_MANY
         for address in (
             clocks.launch.flags.intersection([*np.unique(users.place).tolist(), CROWD])
@@ -159,7 +163,7 @@ class Flags:
         if (lead[index[gives]] != epoch).any():  # several threads at one place
             lead[index] = seen
             return False
-        cells.of("past")[index[gives]] = clocks.launch.past(past)
+        cells.of("past")[index[gives]] = 2 * clocks.launch.past(past) + (own == order.fenced(positions, "sc"))[gives]
         return True
 
     def _share_leads(self, cells: Cells, users: Users, index: Array) -> None:
@@ -180,12 +184,15 @@ class Flags:
             columns = users.columns[mine] if shared else positions % batch.clocks.n_ctas
             theirs = Users(users.place[mine], positions, columns, shared)
             for past, some in by_column(np.arange(len(mine)), pasts[mine]):
-                batch._give(theirs.only(some), seen[mine[some]] >> SHIFT, launch.pasts[past], narrow=shared)
+                own, known = seen[mine[some]] >> SHIFT, launch.pasts[past >> 1]
+                for sc in (False, True)[: 1 + past % 2]:
+                    batch._give(theirs.only(some), own, known, narrow=shared, sc=sc)
 
     # ---- flags of many -----------------------------------------------------------------------
 
-    def _give(self, users: Users, own: Array, past: Past | None = None, *, narrow: bool) -> None:
-        """Release the threads' accesses before ``own`` (0: none), and what they know or knew, through flags."""
+    def _give(self, users: Users, own: Array, past: Past | None = None, *, narrow: bool, sc: bool = False) -> None:
+        """Release the threads' accesses before ``own`` (0: none), and what they know or knew, through flags; ``sc``: for
+        later fence.sc."""
         gives = own > 0
         if not gives.any():
             return
@@ -195,14 +202,14 @@ class Flags:
         if len(addresses) > MANY:
             addresses, users = [CROWD], users.crowded()
         self.clocks.launch.flags.update(addresses)
-        if (users.shared or narrow) and self._give_apart(users, own, past):
+        if (users.shared or narrow) and self._give_apart(users, own, past, sc=sc):
             return
         for address in addresses:
             for mine, key in self._keys(address, users, narrow=narrow):
                 times = own if len(mine) == len(own) else own[np.isin(users.positions, mine)]
-                self.clocks.order.publish(key, mine, times, past)
+                self.clocks.order.publish((SC, key) if sc else key, mine, times, past)
 
-    def _give_apart(self, users: Users, own: Array, past: Past | None) -> bool:
+    def _give_apart(self, users: Users, own: Array, past: Past | None, *, sc: bool) -> bool:
         """Handle the flags of all CTAs at once, if every CTA has its own."""
         columns, place, positions = users.columns, users.place, users.positions
         if (columns != positions % self.clocks.n_ctas).any():
@@ -213,6 +220,7 @@ class Flags:
         starts = np.array([start for start, _ in found])
         places = zip(columns[order[starts]].tolist(), place[order[starts]].tolist(), strict=True)
         keys = [self._key(column, address, shared=users.shared) for column, address in places]
+        keys = [(SC, key) for key in keys] if sc else keys
         return self.clocks.order.publish_apart(keys, starts, positions[order], own[order], past)
 
     def _keys(self, address: int, users: Users, *, narrow: bool) -> Iterator[tuple[Array, Hashable]]:
@@ -242,3 +250,4 @@ class Flags:
         else:
             self.clocks.order.expect(rows, positions)
             self.clocks.unfenced.read(self.clocks.launch.events[-1], positions, self.clocks.now, rows)
+            self.clocks.order.observe(self.clocks.launch.variables.get((SC, key)), positions, self.clocks.now)

@@ -13,6 +13,7 @@ the threads of a CTA come those of its warpgroups as readers through wgmma (`Wgm
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable
 from collections.abc import Set as AbstractSet
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from warpsim.checks.race.vector_clocks import (
     ALL,
+    LANES,
     SLOTS,
     Acquired,
     ClusterPhases,
@@ -31,10 +33,15 @@ from warpsim.checks.race.vector_clocks import (
     by_column,
     join,
     rows_of,
+    same,
 )
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 
+LEVELS = {"gpu": ("cta", "gpu"), "sc": ("cta", "gpu", "sc")}
+"""The scopes of fences that a fence is."""
+OBSERVED = 64
+"""Number of reads of flags that are kept for fence.sc."""
 BOTH = frozenset({"acquire", "release"})
 """What a fence is, if it does not say that it is only half of it."""
 NEVER = np.iinfo(np.int64).max
@@ -65,6 +72,8 @@ class Order:
         """Of threads that have exited, the time before which they have released what they did; of others, no limit."""
         self.lane_clocks: LaneClocks | None = None
         self.phases: ClusterPhases | None = None
+        self.observed: deque[tuple[Rows, Array, int]] = deque(maxlen=OBSERVED)
+        """Reads of flags that were set behind fence.sc: what those cover, who read, and when."""
         self.fences: dict[str, Array] = {}
         """Of each thread's last fence, by scope: its time, and those of the barriers of the CTA and the warp before it."""
         self.floor = 1
@@ -209,15 +218,38 @@ class Order:
         ]
 
     def fence(self, positions: Array, scope: str, now: int, halves: AbstractSet[str] = BOTH) -> None:
-        """Note a fence of scope "cta" or "gpu": later strong writes may release earlier accesses, and earlier strong reads
-        acquire, or one of these ``halves``; or one for mbarriers that these threads have initialised ("inits")."""
+        """Note a fence of scope "cta" or "gpu" ("sc": a fence.sc of that): later strong writes may release earlier accesses,
+        and earlier strong reads acquire, or one of these ``halves``; or one for mbarriers that these threads have
+        initialised ("inits")."""
         index = self._index(positions)
-        for level in () if "release" not in halves else ("cta", "gpu") if scope == "gpu" else (scope,):
+        for level in () if "release" not in halves else LEVELS.get(scope, (scope,)):
             if level not in self.fences:
                 self.fences[level] = np.zeros((3, self.rows, self.width), np.int64)
             self.fences[level].reshape(3, -1)[:, index] = self._clocks(index, now)
         if scope != "inits" and "acquire" in halves:
             self.acquired.take_pending(positions, scope)
+        if scope == "sc":
+            self._follow(positions)
+
+    def observe(self, rows: Rows | None, positions: Array, now: int) -> None:
+        """Note that threads have read a flag that was set behind fence.sc (or not: None), which cover ``rows``."""
+        if rows and not any(same(held, rows) and np.array_equal(who, positions) for held, who, _ in self.observed):
+            self.observed.append((dict(rows), positions, now))
+
+    def _follow(self, positions: Array) -> None:
+        """Order fence.sc of these threads behind those that precede the setting of a flag whose reading, by whomever, happens
+        before now: the other order would let that reading see what it precedes (memory consistency model, Fence-SC,
+        causality). Of each warp and CTA, the last reader counts."""
+        n_ctas = self.shape.n_ctas
+        for rows, who, when in self.observed:
+            for size in (LANES, self.rows):
+                units, readers = (threads // n_ctas // size * n_ctas + threads % n_ctas for threads in (positions, who))
+                last = np.full(self.rows * n_ctas, -1)
+                last[readers] = who
+                reader = last[units]
+                mine = positions[reader >= 0]
+                apart = self.unordered(reader[reader >= 0] + self.base, np.full(len(mine), when), mine)
+                self.acquired.join("known", rows, mine[~apart])
 
     def _clocks(self, index: Array, now: int) -> Array:
         """The time, and those of the last barriers of the CTA and the warp of threads (flat indices)."""
@@ -239,7 +271,7 @@ class Order:
         """The fences at the times ``own`` of these threads, if any has met others at a barrier since; as `_clocks`."""
         if all((self._of(times, positions) <= own).all() for times in (self.cta_time, self.warp_time)):
             return None
-        return next((self.fences[s] for s in ("gpu", "cta") if (self.fenced(positions, s) == own).any()), None)
+        return next((self.fences[s] for s in ("sc", "gpu", "cta") if (self.fenced(positions, s) == own).any()), None)
 
     def past_of(self, positions: Array, own: Array | None = None) -> Past | None:
         """What these threads know (before fences at ``own``), if it is the same for all and consists of barriers only."""

@@ -67,6 +67,11 @@ def join(into: Rows, rows: Rows) -> None:
         into[cta] = row if old is None else np.maximum(old, row)
 
 
+def same(one: Rows, other: Rows) -> bool:
+    """Whether nothing has been joined into one of them since the other was copied from it."""
+    return one.keys() == other.keys() and all(row is other[cta] for cta, row in one.items())
+
+
 def grouped(keys: Array) -> tuple[Array, Array]:
     """The distinct keys and the index of each, without sorting if they are close together."""
     low = int(keys.min())
