@@ -9,15 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 
+from warpsim.analysis.told import deciding
 from warpsim.checks.async_global import GlobalSources, Source, changed, clashing, sources_of
 from warpsim.checks.async_reuse import unfinished_reads
 from warpsim.checks.cells import SHIFT, THREAD, Cells, cells_of, note_strided
 from warpsim.checks.race import RULE as RACE
 from warpsim.checks.race import unused
 from warpsim.checks.race.accesses import AccessChecks, Accesses
-from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Role, alike
+from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Role, alike, is_found
 from warpsim.checks.race.flags import FlagAccess, Flags
 from warpsim.checks.race.order import BOTH
 from warpsim.checks.race.reports import Reports, check_exit
@@ -424,6 +426,10 @@ class RaceWatcher(Watcher):
             role = self._roles.get(id(instruction))
             if role is None:
                 role = self._roles[id(instruction)] = role_of(instruction)
+                again = machine.launch.notes.get(unused.AGAIN)
+                if again is not None and again.fenced and role.level:
+                    decides = is_found(machine.launch.plan, instruction, deciding)
+                    role = self._roles[id(instruction)] = attrs.evolve(role, release=True, acquire=decides)
             races.clocks.begin(instruction, role)
         return races
 

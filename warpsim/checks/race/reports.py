@@ -10,6 +10,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
+from warpsim.analysis.told import told
 from warpsim.analysis.verified_loads import guesses, tests
 from warpsim.checks.async_global import Use
 from warpsim.checks.cells import SHIFT, THREAD
@@ -98,6 +99,7 @@ class Doubt:
     reason: str = ""
     reader: Instruction | None = None
     reads: Array | None = None
+    told: bool = False
 
     def lanes(self, group: Group, n_ctas: int) -> Array:
         """The lanes of a group that are its threads; ``alike``: and the same threads of all CTAs."""
@@ -137,6 +139,7 @@ class Reports:
             reason=race.reason,
             reader=reader,
             reads=race.reads,
+            told=self._is_told(machine, race, event),
         )
         reach = launch.levels[race.time] if race.was_write else level
         reads = reach and race.write != race.was_write
@@ -148,6 +151,23 @@ class Reports:
             self._fault(machine, group, doubt, TESTED)
         else:
             self._fault(machine, group, doubt)
+
+    def _is_told(self, machine: Machine, race: Race, event: Instruction) -> bool:
+        """Whether a weak store races with an earlier load of one size, whose value goes into a flag."""
+        launch = self.clocks.launch
+        if (
+            race.was_write
+            or not race.write
+            or self.clocks.role.level
+            or launch.levels[race.time]
+            or race.allocation is None
+        ):
+            return False
+        kinds = [i.op.get("type") for i in (event, launch.access(-1))]
+        return (
+            None not in kinds and kinds[0].bytes == kinds[1].bytes
+            and UNDECIDED in machine.launch.notes and is_found(machine.launch.plan, event, told)
+        )  # fmt: skip
 
     def report_source(self, machine: Machine, group: Group, address: int, lanes: Array, use: Use) -> None:
         """Report that these lanes write what a copy in flight may still read."""
@@ -199,7 +219,7 @@ class Reports:
         reason = reason or doubt.reason
         lanes = doubt.lanes(group, self.clocks.n_ctas)
         advice, place, other = ADVICES.get(reason, ADVICE), present(group), doubt.other
-        if not reason and doubt.reads is not None and doubt.reader is not None:
+        if not reason and doubt.reader is not None and (doubt.reads is not None or doubt.told):
             left = machine.launch.notes[UNDECIDED]
             key = place.span, doubt.reader.span
             if key not in left:
@@ -207,7 +227,8 @@ class Reports:
                 message = SHARED_ADDRESS.sub(lambda found: named(machine.launch, found), doubt.message)
                 found = made(machine.launch, machine.batch, group, RULE, message, lanes, values)
                 left[key] = Undecided(found)
-            left[key].reads.append(doubt.reads)
+            if doubt.reads is not None:
+                left[key].reads.append(doubt.reads)
             return
         machine.fault(
             RULE,

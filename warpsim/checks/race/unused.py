@@ -1,8 +1,12 @@
-"""Races of matrix rows that reach no result.
+"""Races that are decided when a launch ends: of matrix rows that may reach no result, and of values that go into flags.
 
 `wgmma` and `ldmatrix` read whole tiles, of which a kernel may use some rows only; the others may lie where copies write meanwhile. A
 launch with such races runs again from its beginning, and what those reads found is undefined there. A race whose read then reaches a
 result is an error, another one a note.
+
+A load whose value goes into a flag, and a store by a thread that has read the flag, are a data race where no fences order them. But the
+load can't see the store: the value would have to cause itself (memory consistency model, No Thin Air). Decoupled look-back does so in place.
+The launch runs again with flags that order as if there were fences; a race that is gone then is a note.
 """
 
 from __future__ import annotations
@@ -15,12 +19,15 @@ import attrs
 import numpy as np
 from attrs import field
 
+from warpsim.analysis.told import deciding, told
 from warpsim.checks.race import RULE
+from warpsim.checks.race.clocks import all_found
 from warpsim.checks.undefined_products import Unfinished
 from warpsim.checks.undefined_registers import travels
 from warpsim.errors import ExecutionError, Finding, Span
 from warpsim.isa.traits import Family, Matrix
 from warpsim.machine.machine import Machine
+from warpsim.machine.plan import KernelPlan
 from warpsim.machine.reporting import ends_launch, stop
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
@@ -31,6 +38,7 @@ from warpsim.records import define, frozen
 ROW = 16
 """Bytes of a row of an 8x8 matrix of 16-bit elements, which are read together."""
 UNUSED = "; what is read reaches no result"
+TOLD = "; but the value read goes into a flag that the writer waits for, so it can't be what is written"
 Run = Callable[[LaunchState], None]
 """Runs a launch under its own rules."""
 ROUNDS = 4
@@ -39,7 +47,8 @@ ROUNDS = 4
 
 @define(eq=False)
 class Undecided:
-    """A race and its reads ``[n, 4]``: the row's address, the column (-1: each), and from when to when it is read."""
+    """A race and its reads ``[n, 4]``: the row's address, the column (-1: each), and from when to when it is read; none if their value
+    goes into a flag."""
 
     finding: Finding
     reads: list[Array] = field(factory=list)
@@ -48,9 +57,10 @@ class Undecided:
 @define(eq=False)
 class Again:
     """A run in which what some ``reads`` find is undefined, in the order in which they begin: those ``due``, and what is ``found`` by
-    the present step."""
+    the present step. ``fenced``: flags order as if there were fences."""
 
     reads: Array
+    fenced: bool = False
     begun: int = 0
     due: Array = field(factory=lambda: np.zeros((0, 4), np.int64))
     found: list[Unfinished] = field(factory=list)
@@ -84,10 +94,17 @@ UNDECIDED: Note[dict[object, Undecided]] = Note("undecided")
 def begin(launch: LaunchState) -> None:
     """Keep the state in which a launch begins, if its races can be decided."""
     settings = launch.settings
-    if travels(settings.checks) and launch.plan.uses.asynchronous and not settings.by_warp:  # a debugger stops at once
+    if settings.by_warp:  # a debugger stops at once
+        return
+    if (travels(settings.checks) and launch.plan.uses.asynchronous) or waits_for_values(launch.plan):
         if AGAIN not in launch.notes:
             launch.notes[BEGUN] = Begun(launch.copy())
         launch.notes[UNDECIDED] = {}
+
+
+def waits_for_values(plan: KernelPlan) -> bool:
+    """Whether a module has loads whose values go into flags, and flags that decide."""
+    return bool(all_found(plan, deciding) and all_found(plan, told))
 
 
 def row_readers(function: Function) -> Iterator[Span]:
@@ -117,11 +134,15 @@ def decide(launch: LaunchState, run: Run) -> None:
     if begun is None:
         return
     del launch.notes[BEGUN]  # and let go of what memory held
-    harmless = _harmless(begun.state, run) if undecided else set()
-    for key, one in (undecided or {}).items():
-        message = one.finding.message
-        severity, message = ("note", message + UNUSED) if key in harmless else ("error", message)
-        found = attrs.evolve(one.finding, severity=severity, message=message)
+    undecided = undecided or {}
+    unfenced = {key for key, one in undecided.items() if not one.reads}
+    harmless = dict.fromkeys(_harmless(begun.state, run) if len(undecided) > len(unfenced) else (), UNUSED)
+    if unfenced:
+        left = _again(begun.state, run, np.zeros((0, 4), np.int64), fenced=True)[1]
+        harmless |= dict.fromkeys(unfenced - left.keys(), TOLD)
+    for key, one in undecided.items():
+        severity = "note" if key in harmless else "error"
+        found = attrs.evolve(one.finding, severity=severity, message=one.finding.message + harmless.get(key, ""))
         if severity == "error" or severity in launch.settings.checks:
             launch.findings.setdefault((RULE, found.line, found.column, severity), found)
         if ends_launch(launch, found):
@@ -153,12 +174,15 @@ def _harmless(begun: LaunchState, run: Run) -> set[object]:
     return found if len(found) < len(left) else set()
 
 
-def _again(begun: LaunchState, run: Run, reads: Array) -> tuple[set[tuple[object, ...]], dict[object, Undecided]]:
-    """Run a launch again with what some reads find undefined: the errors by place, and the races left open."""
+def _again(
+    begun: LaunchState, run: Run, reads: Array, *, fenced: bool = False
+) -> tuple[set[tuple[object, ...]], dict[object, Undecided]]:
+    """Run a launch again with what some reads find undefined, or with flags that are ``fenced``: the errors by place, and the races
+    of that kind left open."""
     state = begun.copy()
     state.settings = attrs.evolve(state.settings, on_finding="collect")
-    state.notes[AGAIN] = Again(reads[np.argsort(reads[:, 2], kind="stable")])
+    state.notes[AGAIN] = Again(reads[np.argsort(reads[:, 2], kind="stable")], fenced)
     with contextlib.suppress(ExecutionError):  # the findings say so
         run(state)
     errors = {key for key, found in state.findings.items() if found.severity == "error"}
-    return errors, state.notes[UNDECIDED]
+    return errors, {key: one for key, one in state.notes[UNDECIDED].items() if bool(one.reads) is not fenced}

@@ -1,0 +1,58 @@
+"""Which values go into flags, and which flags decide where a function goes on.
+
+Values are followed backwards through registers, collectives and shared memory, which counts as one place, but not through other
+memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warpsim.errors import Span
+from warpsim.isa.traits import Access
+from warpsim.program.program import Function, Instruction
+
+STORES = Access.STORE, Access.ATOMIC
+
+
+def told(function: Function) -> set[Span]:
+    """Places of weak loads whose value becomes part of what a strong store or atomic stores."""
+    stored = {r for i in function.code if i.traits.order.strong for r in _stored(i)}
+    return _loads(function, stored, strong=False)
+
+
+def deciding(function: Function) -> set[Span]:
+    """Places of strong loads and atomics whose value decides a branch."""
+    return _loads(
+        function, {i.guard[0].index for i in function.code if i.guard and i.traits.ending is not None}, strong=True
+    )
+
+
+def _stored(instruction: Instruction) -> Iterable[int]:
+    if instruction.traits.access not in STORES:
+        return ()
+    address = instruction.address
+    base = None if address is None or address.base is None else address.base.register
+    return set(instruction.reads) - set(() if base is None else (base.index,))
+
+
+def _loads(function: Function, wanted: set[int], *, strong: bool) -> set[Span]:
+    shared, before = False, (-1, False)
+    while wanted and before != (len(wanted), shared):
+        before = len(wanted), shared
+        for instruction in reversed(function.code):
+            in_shared = "shared" in instruction.traits.spaces
+            if shared and in_shared:
+                wanted.update(_stored(instruction))
+            if wanted.isdisjoint(instruction.writes):
+                continue
+            if instruction.traits.access is None:
+                wanted.update(instruction.reads)
+            shared |= in_shared
+    return {
+        i.span
+        for i in function.code
+        if i.traits.access in (Access.LOAD, Access.ATOMIC)
+        and i.traits.order.strong is strong
+        and not wanted.isdisjoint(i.writes)
+    }
