@@ -310,10 +310,52 @@ def test_swapped_elements(way, inputs):
     mine, theirs = index ^ apart ^ 1, index ^ apart
     texts = found.text.splitlines()
     for name, line, own, other in (("one", 21, mine, "B"), ("two", 23, theirs, "A")):
-        said = f"  reads argument 0[{own}] here, which changes nothing in {other}: "
+        said = f"  reads argument 0[{own}] here, on which that does not depend in {other}: "
         at = next(k for k, text in enumerate(texts) if text.startswith(said))
         assert f"{name}.cu:{line}): " + code.split("\n")[0].split(";")[0] in texts[at + 1]
         assert ("fma.rn.f32 %f3, %f1, %f2" in code) == any("  uses it here" in text for text in texts[at + 2 : at + 4])
+
+
+ROWS = """.version 8.0
+.target sm_80
+.address_size 64
+.file 1 "{name}.cu"
+.visible .entry {name}(.param .u64 x, .param .u64 out)
+{{
+    .reg .b32 %r<4>; .reg .b64 %rd<5>; .reg .f32 %f<9>;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.s64 %rd2, %rd2, %rd3;
+    {row} mul.wide.u32 %rd4, %r2, 16; add.s64 %rd1, %rd1, %rd4;
+    .loc 1 {line} 0
+    {read}
+    add.f32 %f1, %f1, %f2; add.f32 %f3, %f3, %f4; add.f32 %f1, %f1, %f3; st.global.f32 [%rd2], %f1;
+    ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];",
+        ".shared .align 16 .b8 s[64]; mov.u32 %r3, s; mad.lo.u32 %r3, %r1, 16, %r3;\ncp.async.cg.shared.global [%r3], [%rd1], 16;\n"
+        "cp.async.wait_all; ld.shared.v4.f32 {%f1, %f2, %f3, %f4}, [%r3];",
+    ],
+)
+def test_a_swapped_row(read):
+    """Where both kernels compute the same values for other rows, it is seen which elements matter to each, and the line that reads one
+    is named."""
+    one, two = (
+        warpsim.load(ROWS.format(name=name, row=row, line=line, read=read))[name]
+        for name, row, line in (("one", "mov.u32 %r2, %r1;", 21), ("two", "xor.b32 %r2, %r1, 3;", 23))
+    )
+    rows, reading = recipe("normal", (4, 4)).array(), next(x for x in read.split("\n") if "global" in x)
+    found = equal(one, two, 1, 4, [rows, np.zeros(4, np.float32)])
+
+    texts = found.text.splitlines()
+    assert found.index == (0,)
+    for name, line, own, other in (("one", 21, 0, "B"), ("two", 23, 3, "A")):
+        said = f"  reads argument 0[{own}, 0] here, on which that does not depend in {other}: CTA (0, 0, 0), warp 0, lane 0:"
+        assert f"{name}.cu:{line}): {reading}" in texts[texts.index(said) + 1]
 
 
 def test_sums_in_another_order():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 
@@ -22,11 +23,13 @@ from warpsim.host.targets import runs_on
 from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
+from warpsim.testing.dependence import Reader, depends_alone
 from warpsim.testing.differences import explain, index_text
 from warpsim.testing.origins import Parting, Values, Way
 from warpsim.testing.replaying import TRACED, Writer, Writers, sentence
 from warpsim.types import JsonObject
 
+PARTS = "parts from"
 TRIES = 200
 """Pairs of launches that shrink an input."""
 Watch = Callable[[dict[int, int]], Watcher]
@@ -94,8 +97,11 @@ class Recorded:
         return self
 
     def run(self, values: Sequence[object], watch: Watch | None = None) -> dict[int, Array]:
-        """Launch on what the case holds; returns what is in its buffers then."""
+        """Launch on these contents of the case's buffers; returns what is in them then."""
         ready = self.case.prepare(device=self.gpu[0], numerics=self.gpu[1])
+        for buffer, value in zip(ready.buffers.values(), values, strict=True):
+            if isinstance(value, np.ndarray) and value.tobytes() != buffer.get().tobytes():
+                buffer.set(value)
         ready.args = tuple([ready.args[k] for k in self.order])
         looking = () if watch is None else (watch({k: b.ptr for k, b in enumerate(ready.buffers.values())}),)
         try:
@@ -323,9 +329,11 @@ class Trial:
                 parted: list[list[str]] = [[]] * len(traced)
                 if len(traced) > 1:
                     with contextlib.suppress(WarpsimError):
-                        parted = self._parted(values, stores)
+                        ends = self._parted(values, stores)
                         taken = self._taken(whole, number, comparison, places[0])
-                        parted = [read or end for read, end in zip(taken, parted, strict=True)]
+                        if not any(taken) and not all(PARTS in "".join(end) for end in ends):
+                            taken = self._depending(whole, number, comparison, places[0])
+                        parted = [read or end for read, end in zip(taken, ends, strict=True)]
                 for each, store, end in zip(traced, stores, parted, strict=True):
                     lines.append(f"{each.name}, {each.kernel.name}:")
                     lines += [*sentence(f"{each.called(number)}{index_text(places[0])}", store.writer), *end]
@@ -350,7 +358,7 @@ class Trial:
             end = None if way is None else way.reached
             what = "followed back to here"
             if end is not None and end.reached:
-                what = f"parts from {theirs.name} here, by the same values with another result"
+                what = f"{PARTS} {theirs.name} here, by the same values with another result"
             said.append([] if end is None else end.lines(what))
         return said
 
@@ -380,11 +388,50 @@ class Trial:
             changed = [array if k == argument else value for k, value in enumerate(values)]
             before, after = (theirs.run(given)[number][place].tobytes() for given in (values, changed))
             if before == after:
-                what = f"reads {side.called(argument)}{index_text(index)} here, which changes nothing in {theirs.name}"
-                lines += end.lines(what)
+                lines += end.lines(_reading(side, argument, index, theirs))
                 if way.reached is not None:
                     lines += way.reached.lines("uses it here")[:2]
         return said
+
+    def _depending(
+        self, values: Sequence[object], number: int, comparison: Comparison, place: tuple[int, ...]
+    ) -> list[list[str]]:
+        """For each side, where it reads an element of an argument on which the result does not depend in the other, in lines: found by
+        changing them."""
+        sides = self.one, self.other
+
+        def result(side: Side | Recorded, given: Sequence[object]) -> bytes | None:
+            with contextlib.suppress(WarpsimError):
+                return side.run(given)[number][place].tobytes()
+            return None
+
+        said: list[list[str]] = []
+        for side, theirs in (sides, sides[::-1]):
+            own, other = functools.partial(result, side), functools.partial(result, theirs)
+            tried = ((k, depends_alone(values, k, own, other)) for k in range(len(values)))
+            argument, index = next(((k, at) for k, at in tried if at is not None), (-1, ()))
+            lines: list[str] = []
+            if argument >= 0:
+                store = _store(side.fresh(), values, number, comparison, place)
+                array, writer = np.asarray(values[argument]), store.writer.last
+                at = int(np.ravel_multi_index(index, array.shape)) if index else 0
+                address = store.arguments[argument] + at * array.itemsize
+                if writer is not None and writer.cta is not None:
+                    reader = Reader(writer.cta, address)
+                    side.fresh().run(values, functools.partial(_same, reader))
+                    lines = reader.lines(_reading(side, argument, index, theirs))
+            said.append(lines)
+        return said
+
+
+def _same(watcher: Watcher, addresses: dict[int, int]) -> Watcher:
+    """A watcher that needs no addresses."""
+    return watcher
+
+
+def _reading(side: Side | Recorded, argument: int, index: tuple[int, ...], theirs: Side | Recorded) -> str:
+    """What a side does where it reads an element that matters to it alone."""
+    return f"reads {side.called(argument)}{index_text(index)} here, on which that does not depend in {theirs.name}"
 
 
 def _newer(kernel: Kernel, other: Kernel) -> str:

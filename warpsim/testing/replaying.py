@@ -200,11 +200,8 @@ def sentence(what: str, writer: Writer) -> list[str]:
     if last is None:
         return [f"  nothing wrote {what} in this launch"]
     lane = f"lane {last.lanes[0]}" if len(last.lanes) == 1 else f"lanes {', '.join(map(str, last.lanes[:4]))}"
-    times = (
-        ""
-        if writer.count == 1
-        else f" (the last of {writer.count:,} writes, from lines {', '.join(map(str, sorted(writer.lines)))})"
-    )
+    lines = f"line{'s' * (len(writer.lines) > 1)} {', '.join(map(str, sorted(writer.lines)))}"
+    times = "" if writer.count == 1 else f" (the last of {writer.count:,} writes, from {lines})"
     return [
         f"  {what} was written by CTA {last.cta}, warp {last.warp}, {lane}{times}:",
         f"    {last.file}:{last.line}{cuda_lines(last)}: {last.text.strip() or last.message}",
