@@ -83,6 +83,10 @@ PROGRAMS = {
     "x.requires_grad_(); (x * x.conj()).real.sum().backward(); assert x.grad.tolist() == [[2 + 4j, 6 - 8j]]",
     "results keep the order of their arguments": "x = torch.ones(2, 3, device='cuda').t(); assert torch.polar(x, x).stride() == (1, 3)",
     "a kernel that only waits": "torch.zeros(1, device='cuda'); torch.cuda._sleep(1000)",
+    "torch.compile leaves the simulator alone": "import torch._dynamo.convert_frame as c; compile = c._compile; traced = []\n"
+    "c._compile = lambda code, *args, **kwargs: [traced.append(code.co_filename), compile(code, *args, **kwargs)][1]\n"
+    "@torch.compile(backend='eager')\ndef f(x):\n  try:\n    torch._dynamo.graph_break(); x += 1; torch.cuda.mem_get_info(); return x\n  finally: pass\n"
+    "assert f(torch.zeros(2, device='cuda')).tolist() == [1, 1]; assert traced and not [name for name in traced if '/warpsim/' in name], traced",
     "what the CPU lacks": "x = torch.ones(3, device='cuda')\ntry: torch.ops.aten._masked_scale(x, x.byte(), 2.0)\n"
     "except NotImplementedError as e: assert 'aten::_masked_scale: PyTorch has no kernel' in str(e), e\nelse: assert False",
 }

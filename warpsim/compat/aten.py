@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from types import CodeType
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from warpsim.compat import substitutes
 from warpsim.compat.substitutes import Argument
+from warpsim.driver.abi.calls import ENTRIES
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.work import Call
 
@@ -107,6 +109,8 @@ class CpuKernels:
         for name in ("flash", "mem_efficient", "cudnn"):  # attention is computed by its formula
             getattr(torch.backends.cuda, f"enable_{name}_sdp")(enabled=False)
         torch._C._cuda_sleep = lambda cycles: None  # a kernel of PyTorch's, launched without an operator
+        for maker in (_on_the_cpu, *ENTRIES):
+            _leave_untraced(maker)
         atexit.register(lambda: PROCESS.driver.report.not_simulated(self.computed))
 
     def count(self, name: str) -> None:
@@ -118,6 +122,16 @@ class CpuKernels:
 def register() -> None:
     """Let operators of PyTorch on tensors of the simulated GPU be computed by the CPU, when PyTorch begins to use CUDA."""
     KERNELS.register()
+
+
+def _leave_untraced(maker: Callable[..., object]) -> None:
+    """Let functions that a function makes run as they are, and all that they call: under `torch.compile` what Python runs is
+    traced, even what C calls, and what uses NumPy is rewritten to use PyTorch."""
+    frames = torch._C._dynamo.eval_frame
+    skip = frames._FrameAction.SKIP
+    for code in maker.__code__.co_consts:
+        if isinstance(code, CodeType):
+            frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip))
 
 
 def _for_cpus(name: str) -> bool:

@@ -320,3 +320,7 @@ def refused(name: str, problem: DriverError) -> int:
     if result is not driver.error:
         driver.report.problem(name, f"{result.driver_name}: {problem}", result.driver_name)
     return int(result)
+
+
+ENTRIES = guarded, _remembering, _traced
+"""Functions that make what C calls."""
