@@ -1,9 +1,14 @@
-"""Clients whose compilers would make machine code: they are asked for PTX. The clients themselves are not needed here."""
+"""Clients whose compilers would make machine code: they are asked for PTX. The clients themselves are needed for the last test alone."""
 
 import contextlib
+import importlib.util
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+
+import pytest
 
 from warpsim.compat.compilers import prepare
 
@@ -60,3 +65,54 @@ def test_cute_dsl(monkeypatch):
     assert globals_[0].attributes["value"] == ".version 8.0\0"
     assert globals_[0].attributes["global_type"] == "!llvm.array<13 x i8>"
     assert globals_[1].attributes["value"] == "elf"
+
+
+@pytest.mark.skipif(not Path("/bin/sh").exists(), reason="JAX for GPUs is for Linux")
+def test_ptxas_of_jax(monkeypatch, tmp_path):
+    """JAX finds a GPU without its files, and a ptxas that hands PTX on and says which it takes; what the user asked for stays."""
+    hardware = SimpleNamespace(has_visible_nvidia_gpu=lambda: False)
+    prepare(hardware)
+    assert hardware.has_visible_nvidia_gpu()
+
+    env = {"PATH": os.defpath, "XLA_FLAGS": "--xla_dump_to=here", "XLA_PYTHON_CLIENT_PREALLOCATE": "true"}
+    monkeypatch.setattr(os, "environ", env)
+    prepare(SimpleNamespace())
+    assert env["XLA_FLAGS"].split()[-1] == "--xla_dump_to=here"
+    assert env["XLA_PYTHON_CLIENT_PREALLOCATE"] == "true"
+
+    def ptxas(*words):
+        return subprocess.run(["ptxas", *words], env=env, capture_output=True, text=True, check=False)
+
+    (tmp_path / "in").write_text(".version 8.0\n")
+    assert ptxas(tmp_path / "in", "-o", tmp_path / "out", "-arch=sm_90a", "--warn-on-spills").returncode == 0
+    assert (tmp_path / "out").read_bytes() == b".version 8.0\n\0"
+    assert "release 13.0" in ptxas("--version").stdout
+    asked = ptxas("--input-as-string", ".version 99.99")
+    assert asked.returncode == 1
+    assert "current version is '9.0'" in asked.stderr
+
+
+JAX = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu
+
+def add(x, y, out):
+    out[...] = x[...] + y[...]
+
+x = np.arange(4096, dtype=np.float32).reshape(64, 64) % 7
+shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+assert (np.asarray(jax.jit(lambda v: jnp.where(v > 2, v * 3 + 1, -v).sum(0))(x)) == np.where(x > 2, x * 3 + 1, -x).sum(0)).all()
+assert (np.asarray(pl.pallas_call(add, out_shape=shape)(x, x)) == 2 * x).all()
+assert (np.asarray(mosaic_gpu.kernel(add, out_type=shape)(x, x)) == 2 * x).all()
+assert (np.asarray(jnp.asarray(x) @ x) == x @ x).all()
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax_cuda13_plugin") is None, reason="JAX for CUDA is not installed")
+def test_jax():
+    """What XLA fuses, a matrix product, and kernels of Pallas by Triton and by Mosaic, whose sums are exact in f32."""
+    command = [sys.executable, "-m", "warpsim", "exec", "--", sys.executable, "-c", JAX]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr

@@ -1,9 +1,10 @@
-"""PyCUDA, TileLang and CuTe DSL under ``warpsim exec``: their compilers end at PTX, where they would make machine code."""
+"""PyCUDA, TileLang, CuTe DSL and JAX under ``warpsim exec``: their compilers end at PTX, where they would make machine code."""
 
 from __future__ import annotations
 
 import functools
 import glob
+import os
 import re
 import tempfile
 from collections.abc import Iterable, MutableMapping, Sequence
@@ -12,15 +13,34 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
+from warpsim.driver.library import SOURCES
+
 
 def prepare(module: ModuleType) -> None:
-    """Prepare the module that compiles: ``pycuda.compiler``, ``tilelang.contrib.nvcc`` or ``cutlass.base_dsl.compiler``."""
+    """Prepare the module that compiles: ``pycuda.compiler``, ``tilelang.contrib.nvcc`` or ``cutlass.base_dsl.compiler``; of JAX
+    ``jaxlib``, and ``jax._src.hardware_utils``, which looks for the files of a GPU."""
     if hasattr(module, "compile_plain"):
         vars(module)["compile"] = functools.partial(module.compile, target="ptx")
     elif hasattr(module, "compile_cuda"):
         _tilelang(module)
-    else:
+    elif hasattr(module, "Compiler"):
         _cute(module)
+    elif hasattr(module, "has_visible_nvidia_gpu"):
+        vars(module)["has_visible_nvidia_gpu"] = lambda: True
+    else:
+        _jax()
+
+
+def _jax() -> None:
+    """Let XLA, and Mosaic, run a ptxas whose output is PTX: XLA looks for it in ``CUDA_ROOT``, Mosaic on the path."""
+    home = SOURCES / "xla"
+    env = os.environ
+    env["CUDA_ROOT"], env["PATH"] = str(home), os.pathsep.join([str(home / "bin"), env.get("PATH", os.defpath)])
+    env["XLA_FLAGS"] = f"--xla_gpu_autotune_level=0 {env.get('XLA_FLAGS', '')}"  # times say nothing here
+    env.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # it takes 60 GB
+    env.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")  # CUPTI does not run
+    if env.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":  # as JAX sets it: each compilation tells of errors of cuDNN
+        env["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 
 def _tilelang(module: ModuleType) -> None:

@@ -31,6 +31,8 @@ CLIENTS = {
     "pycuda.compiler": "compilers",
     "tilelang.contrib.nvcc": "compilers",
     "cutlass.base_dsl.compiler": "compilers",
+    "jaxlib": "compilers",
+    "jax._src.hardware_utils": "compilers",
 }
 """Modules, and which of `warpsim.compat` prepares each."""
 
