@@ -94,23 +94,9 @@ def selected(spec: Spec, given: dict[str, Operand], bits: int) -> Spec:
     return attrs.evolve(spec, fragment=fragment, note=f"two 2-bit indices for each chunk of k; selector {number}")
 
 
-def positions(nibbles: Array, bits: int) -> Array:
-    """The column of each stored element ``[rows, stored k]``, from the metadata ``[rows, chunks]`` of ``bits``-bit
-    elements."""
-    nibbles = nibbles.astype(np.int64)
-    first = np.arange(nibbles.shape[1])
-    low, high = nibbles & 3, nibbles >> 2
-    if bits == 32:
-        return 2 * first + (low >> 1)
-    pair = np.stack([4 * first + low, 4 * first + high], axis=2).reshape(len(nibbles), -1)
-    if bits > 4:
-        return pair
-    return np.stack([2 * pair, 2 * pair + 1], axis=2).reshape(len(nibbles), -1)
-
-
 def expanded(stored: Matrix, metadata: Matrix, bits: int) -> Matrix:
     """A with masked elements where the metadata leave one out; each stored element keeps its owner."""
-    at = positions(np.ma.getdata(metadata.values), bits)
+    at = fragments.stored_positions(np.ma.getdata(metadata.values).T, bits).T
     rows, columns = stored.values.shape
     index = np.arange(rows)[:, None], at
     values = np.zeros((rows, 2 * columns), np.ma.getdata(stored.values).dtype)

@@ -42,16 +42,7 @@ def _choices(op: Op) -> int:
     return 4 // (chunks(op) // 4)
 
 
-def _registers(rows: int, name: str, *, sparse: bool) -> Callable[[Op], int]:
-    return lambda op: rows * mma.extents(op)[2] * mma.BITS[getattr(op, name).name] // (1024 * (2 if sparse else 1))
-
-
-VECTORS = {
-    "d": lambda op: 2 if op.dtype.name == "f16" else 4,
-    "c": lambda op: 2 if op.ctype.name == "f16" else 4,
-    "a": _registers(16, "atype", sparse=True),
-    "b": _registers(8, "btype", sparse=False),
-}
+VECTORS = {**mma.VECTORS, "a": lambda op: mma.VECTORS["a"](op) // 2}
 SHAPES = {
     **dict.fromkeys(("f16", "bf16"), ("m16n8k16", "m16n8k32")),
     "tf32": ("m16n8k8", "m16n8k16"),
@@ -91,38 +82,34 @@ def positions(op: Op, e: Lanes, selector: int, n: int, m: int, active: Lanes, re
             selector=selector,
         )
     held = fragments.metadata(chunks(op), selector % choices, floats=bits >= 16)
-    nibbles = gather(held, (e.view(np.uint32),), n, m).astype(np.int64)
+    nibbles = gather(held, (e.view(np.uint32),), n, m)
+    return stored_positions(nibbles, bits, n, m, active, report, ordered="sp::ordered_metadata" in op.modifiers)
+
+
+def stored_positions(
+    nibbles: Lanes, bits: int, n: int, m: int, active: Lanes, report: ReportPort, *, ordered: bool = False
+) -> Lanes:
+    """The k of each stored element ``[stored, rows, W]`` from the metadata ``[chunks, rows, W]`` of elements of so many bits;
+    reports indices that the text leaves undefined."""
     low, high = nibbles & 3, nibbles >> 2
-    first = np.arange(len(nibbles))[:, None, None]
     if bits == 32:
         wrong = (nibbles != 0b1110) & (nibbles != 0b0100)
-        _check_nibbles(
-            wrong, nibbles, "neither 0b1110 nor 0b0100, the indices of a 32-bit element", n, m, active, report
-        )
-        return 2 * first + (low >> 1)
-    if "sp::ordered_metadata" in op.modifiers:
-        _check_nibbles(low >= high, nibbles, "whose indices do not increase", n, m, active, report)
+        what = "neither 0b1110 nor 0b0100, the indices of a 32-bit element"
+    elif ordered:
+        wrong, what = low >= high, "whose indices do not increase"
     else:
-        _check_nibbles(low == high, nibbles, "of two equal indices", n, m, active, report)
-    pair = np.stack([4 * first + low, 4 * first + high], axis=1).reshape(2 * len(nibbles), *nibbles.shape[1:])
-    if bits > 4:
-        return pair
-    return np.stack([2 * pair, 2 * pair + 1], axis=1).reshape(2 * len(pair), *pair.shape[1:])
-
-
-def _check_nibbles(wrong: Lanes, nibbles: Lanes, what: str, n: int, m: int, active: Lanes, report: ReportPort) -> None:
-    if not wrong.any():
-        return
-    bad = wrong.any(axis=(0, 1)).reshape(n, 1, m) & active
-    if bad.any():
+        wrong, what = low == high, "of two equal indices"
+    if wrong.any() and (bad := wrong.any(axis=(0, 1)).reshape(n, 1, m) & active).any():
         chunk, row, warp = (int(index[0]) for index in np.nonzero(wrong))
+        nibble = int(nibbles[chunk, row, warp])
         report(
             "sparse-metadata",
-            f"the metadata of row {row}, chunk {chunk} is 0b{int(nibbles[chunk, row, warp]):04b}, {what}",
+            f"the metadata of row {row}, chunk {chunk} is 0b{nibble:04b}, {what}",
             bad,
             advice="two different indices for each chunk, in the lanes that the selector names",
-            nibble=int(nibbles[chunk, row, warp]),
+            nibble=nibble,
         )
+    return fragments.stored_positions(nibbles, bits)
 
 
 def _sums(op: Op) -> str | None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from warpsim.isa.ports import Lanes
 from warpsim.layout import descriptors, instruction_descriptors, tensor_tiles
+from warpsim.layout.fragments import stored_positions
 from warpsim.layout.instruction_descriptors import FOUR, SCALED, WHOLE_BYTES, Product
 from warpsim.layout.tensor_memory import LANES
 from warpsim.layout.tensor_tiles import PARTITION, Tile
@@ -213,7 +214,7 @@ class Execution:
             lane, column, bit = tensor_tiles.metadata_place(rows, chunks, wide=p.bits_a >= 16)
             found.append(words[:, lane, column] >> bit.astype(np.uint32) & np.uint32(15))
         self.check_metadata(np.concatenate(found, axis=1))
-        return stored_positions(np.concatenate(found, axis=1).transpose(2, 0, 1).astype(np.int64), p)
+        return stored_positions(np.concatenate(found, axis=1).transpose(2, 0, 1), p.bits_a)
 
     def check_metadata(self, nibbles: Lanes) -> None:
         """Report indices ``[k, rows, chunks]`` to which the text gives no meaning."""
@@ -323,15 +324,3 @@ def _signed(found: Lanes, type: str, *, negate: bool) -> Lanes:
     if not negate:
         return found
     return found ^ found.dtype.type(SIGNS.get(type, 1 << 8 * found.dtype.itemsize - 1))
-
-
-def stored_positions(nibbles: Lanes, p: Product) -> Lanes:
-    """The k of each stored element ``[stored, ...]`` of sparse A from its metadata ``[chunks, ...]``."""
-    low, high = nibbles & 3, nibbles >> 2
-    first = np.arange(len(nibbles)).reshape(-1, *[1] * (nibbles.ndim - 1))
-    if p.kind == "tf32":
-        return 2 * first + (low >> 1)
-    pair = np.stack([4 * first + low, 4 * first + high], axis=1).reshape(2 * len(nibbles), *nibbles.shape[1:])
-    if p.bits_a > 4:
-        return pair
-    return np.stack([2 * pair, 2 * pair + 1], axis=1).reshape(2 * len(pair), *pair.shape[1:])

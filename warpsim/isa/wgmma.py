@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable
 import attrs
 import numpy as np
 
+from warpsim.isa.mma_sp import stored_positions
 from warpsim.isa.ports import DevicePort, Lanes, ReportPort, SharedMatrixPort, constant_of
 from warpsim.isa.spec import Function, Gate, LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Asynchronous, Family, Matrix, Metadata, Stage, Traits
 from warpsim.layout import fragments
+from warpsim.layout.fragment import gather
 from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.arrays import DType
 from warpsim.numerics.matrix import expand
@@ -226,8 +228,8 @@ def mma_integer(
 
 
 def _expanded(left: Lanes, positions: Lanes) -> tuple[Lanes, Lanes]:
-    """A ``[W, K, 64]`` of the stored elements ``[W, K / 2, 64]``, and a mask of them."""
-    full, present = expand(left.transpose(1, 0, 2), positions.transpose(1, 0, 2))
+    """A ``[W, K, 64]`` of the stored elements ``[W, K / 2, 64]`` at ``positions`` ``[K / 2, 64, W]``, and a mask of them."""
+    full, present = expand(left.transpose(1, 0, 2), positions.transpose(0, 2, 1))
     return full.transpose(1, 0, 2), present.transpose(1, 0, 2)
 
 
@@ -274,29 +276,9 @@ def operands(
     right = _from_shared(b_desc, k if meta is None else 2 * k, columns(op), dtype, trans_b, shared_matrix, report)
     if meta is None:
         return left, right, None
-    nibbles = fragments.sparse_nibbles(meta, one(sel), n, m, dtype.itemsize)
-    _check_metadata(nibbles, dtype.itemsize, n, m, report)
-    return left, right, fragments.sparse_positions(nibbles, dtype.itemsize)
-
-
-def _check_metadata(nibbles: Lanes, itemsize: int, n: int, m: int, report: ReportPort) -> None:
-    """Report metadata that the text leaves undefined (anchor asynchronous-warpgroup-level-sparse-matrix-storage)."""
-    if itemsize == 4:
-        wrong = (nibbles != 0b1110) & (nibbles != 0b0100)
-        what = "neither 0b1110 nor 0b0100, the indices of a 32-bit element"
-    else:
-        wrong = nibbles & 3 == nibbles >> 2
-        what = "of two equal indices"
-    if wrong.any():
-        group, chunk, row = (int(index[0]) for index in np.nonzero(wrong))
-        nibble = int(nibbles[group, chunk, row])
-        report(
-            "sparse-metadata",
-            f"the metadata of row {row}, chunk {chunk} is 0b{nibble:04b}, {what}",
-            np.broadcast_to(wrong.any(axis=(1, 2)).reshape(n, 1, m), (n, 128, m)),
-            advice="two different indices for each chunk, in the lanes that the selector names",
-            nibble=nibble,
-        )
+    held = fragments.metadata(16 if dtype.itemsize == 1 else 8, one(sel), 64, floats=dtype.itemsize > 1)
+    nibbles = gather(held, (meta.view(np.uint32),), n, m)
+    return left, right, stored_positions(nibbles, 8 * dtype.itemsize, n, m, np.ones((1, 128, 1), np.bool_), report)
 
 
 def _from_shared(

@@ -254,8 +254,8 @@ def gather(
         if number * per >= len(plan.where):
             break
         wide = register if per == 1 else register.view(np.uint32)
-        if fragment.lanes is not None:
-            wide = np.broadcast_to(wide, (n, 32, m))[:, fragment.lane(np.arange(fragment.threads))]
+        if fragment.lanes is not None and wide.shape[1] > 1:
+            wide = wide[:, fragment.lane(np.arange(fragment.threads))]
         if wide.shape != whole:
             wide = np.broadcast_to(wide, whole)
         lanes = wide.transpose(1, 0, 2).reshape(split)

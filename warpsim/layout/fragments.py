@@ -166,24 +166,14 @@ def gather_a(registers: tuple[Array, ...], n: int, m: int, dtype: DType) -> Arra
     return np.ascontiguousarray(matrix.transpose(2, 0, 1))
 
 
-def sparse_nibbles(words: Array, selector: int, n: int, m: int, itemsize: int) -> Array:
-    """The metadata of each chunk of A, ``[W, chunks, 64]`` (int64), from the metadata registers.
-
-    A nibble describes a chunk: two 2-bit indices into 4 elements, or for 32-bit types one into 2 elements.
-    """
-    chunks = 16 if itemsize == 1 else 8
-    warps = np.broadcast_to(words, (n, 128, m)).reshape(4 * n, 32, m)
-    tiles = gather(metadata(chunks, selector, floats=itemsize > 1), (warps,), 4 * n, m)
-    nibbles: Array = tiles.reshape(chunks, 16, n, 4, m).transpose(2, 4, 0, 3, 1).reshape(n * m, chunks, 64)
-    return nibbles.astype(np.int64)
-
-
-def sparse_positions(nibbles: Array, itemsize: int) -> Array:
-    """The k, in the full row, of each stored element of A, ``[W, K / 2, 64]`` (int64), from the result of
-    `sparse_nibbles`."""
-    chunks = nibbles.shape[1]
-    first = np.arange(chunks)[:, None]
-    if itemsize == 4:
-        return 2 * first + ((nibbles & 3) >> 1)
-    pair = np.stack([4 * first + (nibbles & 3), 4 * first + (nibbles >> 2)], axis=2)
-    return pair.reshape(len(nibbles), 2 * chunks, 64)
+def stored_positions(nibbles: Array, bits: int) -> Array:
+    """The k, in the full row, of each stored element of sparse A, ``[stored, ...]`` (int64), from the metadata ``[chunks, ...]``
+    of elements of so many bits."""
+    low, high = (nibbles & 3).astype(np.int64), (nibbles >> 2).astype(np.int64)
+    first = np.arange(len(nibbles)).reshape(-1, *[1] * (nibbles.ndim - 1))
+    if bits == 32:
+        return 2 * first + (low >> 1)
+    pair = np.stack([4 * first + low, 4 * first + high], axis=1).reshape(-1, *nibbles.shape[1:])
+    if bits > 4:
+        return pair
+    return np.stack([2 * pair, 2 * pair + 1], axis=1).reshape(-1, *nibbles.shape[1:])
