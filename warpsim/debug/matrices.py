@@ -15,6 +15,7 @@ from warpsim.isa.spec import Scope
 from warpsim.layout import descriptors, fragments, instructions
 from warpsim.layout.fragment import Fragment, matrix_of
 from warpsim.layout.instructions import Operand as Spec
+from warpsim.layout.wmma_fragments import dimensions
 from warpsim.machine.values import Array
 from warpsim.numerics.arrays import DType
 from warpsim.program.program import Instruction, Operand, Register
@@ -231,8 +232,7 @@ def _in_shared(context: Context, instruction: Instruction, name: str, given: dic
     """A or B of wgmma, read through its descriptor."""
     root, words = instructions.split(instruction.text)
     type = dict(zip("dabc", instructions.types(root, words), strict=True))[name]
-    shape = str(instruction.op.shape)
-    n, k = (int(v) for v in shape[shape.index("n") + 1 :].split("k"))
+    _, n, k = dimensions(str(instruction.op.shape))
     dtype = np.dtype(f"u{max(ELEMENTS[type].itemsize, 1)}")
     if name == "a" and "sp" in words:
         k //= 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 
 import numpy as np
@@ -11,13 +10,14 @@ import numpy as np
 from warpsim.isa.ports import DevicePort, Lanes, Registers
 from warpsim.isa.spec import Gate, Op, Scope, TypeRule, instruction
 from warpsim.isa.traits import Matrix, Traits
-from warpsim.layout import fragments
+from warpsim.layout import fragments, wmma_fragments
 from warpsim.layout.fragment import extent, gather, scatter
+from warpsim.layout.wmma_fragments import dimensions
 from warpsim.numerics import emulated, matrix, plain_matrix
 from warpsim.types import TYPES, ScalarType
 
 BITS = {
-    **{"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1},
+    **wmma_fragments.BITS,
     **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), 8),
 }
 """Bits of an element of A or B in its register."""
@@ -32,8 +32,7 @@ FLOATS = ("f16", "bf16", "tf32")
 
 def extents(op: Op) -> tuple[int, int, int]:
     """M, N and K of an instruction."""
-    m, n, k = re.findall(r"\d+", op.shape)
-    return int(m), int(n), int(k)
+    return dimensions(op.shape)
 
 
 def _registers(rows: int | None) -> Callable[[Op], int]:

@@ -19,6 +19,7 @@ from warpsim.isa.spec import Function, Gate, LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Asynchronous, Family, Matrix, Metadata, Stage, Traits
 from warpsim.layout import fragments
 from warpsim.layout.fragment import gather
+from warpsim.layout.wmma_fragments import dimensions
 from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.arrays import DType
 from warpsim.numerics.matrix import expand
@@ -47,7 +48,7 @@ def _shapes(ns: Iterable[int], *ks: int) -> str:
 
 def columns(op: Op) -> int:
     """N of an instruction."""
-    return int(op.shape[4 : op.shape.index("k")])
+    return dimensions(op.shape)[1]
 
 
 def _accumulators(op: Op) -> int:

@@ -251,7 +251,8 @@ def gather(
     mask = np.uint32((1 << bits) - 1) if bits < 8 else None
     whole, split = (n, fragment.threads, m), (*plan.threads, n * m)
     for number, register in enumerate(registers):
-        if number * per >= len(plan.where):
+        places = plan.where[number * per : (number + 1) * per]
+        if not places:
             break
         wide = register if per == 1 else register.view(np.uint32)
         if fragment.lanes is not None and wide.shape[1] > 1:
@@ -261,9 +262,9 @@ def gather(
         lanes = wide.transpose(1, 0, 2).reshape(split)
         if plan.first is not None:
             lanes = lanes[plan.first]
-        for h in range(per):
+        for h, place in enumerate(places):
             part = lanes if per == 1 else lanes >> np.uint32(h * bits)
-            view[plan.where[number * per + h]] = part if mask is None else part & mask
+            view[place] = part if mask is None else part & mask
     matrix = out.reshape(n * m, *plan.final) if batch_first else out.reshape(*plan.final, n * m)
     return matrix if dtype is None else matrix.view(dtype)
 
@@ -290,30 +291,21 @@ def scatter(fragment: Fragment, matrix: Array, n: int, m: int, *, row_major: boo
     words = []
     for start in range(0, len(parts), per):
         word = np.ascontiguousarray(parts[start]).view(plain).astype(np.uint32)
-        for h in range(1, per):
-            word |= np.ascontiguousarray(parts[start + h]).view(plain).astype(np.uint32) << np.uint32(h * bits)
+        for h, part in enumerate(parts[start + 1 : start + per], 1):
+            word |= np.ascontiguousarray(part).view(plain).astype(np.uint32) << np.uint32(h * bits)
         words.append(word)
     return tuple(words)
 
 
-# ---- a few matrices, plainly ------------------------------------------------------------------------
+# ---- a batch of matrices ------------------------------------------------------------------------
 
 
 def registers_of(fragment: Fragment, matrices: Array) -> Array:
-    """Scatter matrices ``[batch, rows, columns]`` of unsigned bits to registers ``[batch, threads, registers]``, by
-    table.
+    """Scatter matrices ``[batch, rows, columns]`` of unsigned bits to registers ``[batch, threads, registers]``.
 
     Threads are the lanes of a warp (of a warpgroup if the fragment has 128); lanes without elements get zeros.
     """
-    rows, columns = fragment.table()
-    values = matrices[:, rows, columns]
-    per = fragment.per_register
-    if per > 1:
-        words = np.zeros((*values.shape[:2], fragment.registers), np.uint32)
-        for h in range(per):
-            part = values[..., h::per].astype(np.uint32)
-            words[..., : part.shape[-1]] |= part << np.uint32(h * fragment.bits)
-        values = words
+    values = np.concatenate(scatter(fragment, matrices.transpose(1, 2, 0), len(matrices), 1, row_major=True), axis=2)
     if fragment.lanes is None:
         return values
     lanes = fragment.lane(np.arange(fragment.threads))
@@ -324,13 +316,5 @@ def registers_of(fragment: Fragment, matrices: Array) -> Array:
 
 def matrix_of(fragment: Fragment, registers: Array) -> Array:
     """Gather registers ``[batch, threads, registers]`` into matrices of unsigned bits: the inverse of `registers_of`."""
-    rows, columns = fragment.table()
-    bits, per = fragment.bits, fragment.per_register
-    values = registers if fragment.lanes is None else registers[:, fragment.lane(np.arange(fragment.threads))]
-    if per > 1:
-        mask, dtype = np.uint32((1 << bits) - 1), f"u{max(bits // 8, 1)}"
-        parts = [(values >> np.uint32(bits * h) & mask).astype(dtype) for h in range(per)]
-        values = np.stack(parts, axis=-1).reshape(*values.shape[:2], -1)[..., : fragment.values]
-    out = np.empty((len(registers), fragment.rows, fragment.columns), values.dtype)
-    out[:, rows, columns] = values
-    return out
+    held = tuple(np.moveaxis(registers, 2, 0)[..., None])
+    return gather(fragment, held, len(registers), 1, row_major=True, batch_first=True)

@@ -13,6 +13,8 @@ from warpsim.layout import fragments, tensor_fragments, tensor_memory, wmma_frag
 from warpsim.layout.drawing import Drawing
 from warpsim.layout.fragment import Fragment, Holder
 from warpsim.layout.tensor_tiles import layout_name
+from warpsim.layout.wmma_fragments import ACCUMULATOR_BITS as ACCUMULATORS
+from warpsim.layout.wmma_fragments import BIG, SHAPES
 from warpsim.records import frozen
 
 BITS = {
@@ -22,7 +24,6 @@ BITS = {
 }
 """Bits of a multiplicand in its register. Six-bit types occupy a byte, as do four-bit types under .kind::f8f6f4."""
 INTEGERS = frozenset(("s8", "u8", "s4", "u4", "b1"))
-ACCUMULATORS = {"f16": 16, "f32": 32, "s32": 32, "f64": 64}
 _SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")
 _SCALES = ("ue8m0", "ue4m3")
 
@@ -185,7 +186,7 @@ def _quad_pairs(words: list[str], d: str, c: str) -> dict[str, Operand]:
 
 
 def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
-    shape, m, n, k = _shape(root, words, "m16n16k16")
+    shape, *_ = _shape(root, words, "m16n16k16")
     if words[0] in ("load", "store") and words[1] in "abcd":
         wanted = words[1]
         held = [word for word in words if word in BITS or word in ACCUMULATORS] or ["f16"]
@@ -196,14 +197,10 @@ def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
         wanted = "abcd"
         d, a, b, c = types(root, words)
     if wanted not in ("c", "d"):
-        big = ("m16n16k16", "m8n32k16", "m32n8k16")
-        legal = {"tf32": ("m16n16k8",), "f64": ("m8n8k4",), "b1": ("m8n8k128",), "s4": ("m8n8k32",), "u4": ("m8n8k32",)}
-        if a not in wmma_fragments.BITS or shape not in legal.get(a, big):
-            raise ValueError(f"no wmma of .{a} has the shape .{shape}; choose from " + ", ".join(legal.get(a, big)))
-    elif not any(
-        (m, n, k) == size
-        for size in ((16, 16, 16), (8, 32, 16), (32, 8, 16), (16, 16, 8), (8, 8, 4), (8, 8, 32), (8, 8, 128))
-    ):
+        if shape not in SHAPES.get(a, ()):
+            legal = ", ".join(SHAPES.get(a, BIG))
+            raise ValueError(f"no wmma of .{a} has the shape .{shape}; choose from {legal}")
+    elif shape not in {shape for shapes in SHAPES.values() for shape in shapes}:
         raise ValueError(f".{shape} is not a shape of wmma")
     layouts = [word for word in words if word in ("row", "col")]
     by_row = not layouts or layouts[0] == "row"

@@ -12,6 +12,7 @@ from warpsim.layout.drawing import Tile
 from warpsim.layout.fragment import Holder
 from warpsim.layout.instruction_descriptors import WHOLE_BYTES
 from warpsim.layout.instructions import BITS, Operand
+from warpsim.layout.wmma_fragments import dimensions
 from warpsim.records import frozen
 from warpsim.types import JsonObject
 
@@ -175,8 +176,7 @@ def _selectors(operand: Operand, root: str) -> Pictures:
 
 def _descriptors(words: list[str], placing: Placing) -> Pictures:
     """A and B of wgmma in shared memory."""
-    shape = next(word for word in words if word.startswith("m64n"))
-    n, k = map(int, shape[4:].split("k"))
+    _, n, k = dimensions(next(word for word in words if word.startswith("m64n")))
     _, a, b, _ = instructions.types("wgmma", words)
     a_depth = k // 2 if "sp" in words else k
     if placing.transposed and BITS[a] != 16:

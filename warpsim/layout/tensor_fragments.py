@@ -10,12 +10,12 @@ import re
 import attrs
 
 from warpsim.layout.algebra import Layout
-from warpsim.layout.fragment import Fragment
+from warpsim.layout.fragment import Fragment, fragment, layout_of
 from warpsim.layout.instruction_descriptors import ELEMENTS, RESULTS, Product, decode, encode
+from warpsim.layout.tensor_memory import Modes
 from warpsim.layout.tensor_tiles import chunks, halves
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)(?:k\d+)?")
-_Modes = tuple[tuple[int, int], ...]
 
 
 def product_of(words: list[str]) -> Product:
@@ -49,20 +49,12 @@ def vector_size(p: Product, words: list[str]) -> int:
     return p.k // (2 if p.sparse else 1) // (16 if "block16" in words else 32)
 
 
-def _layout(modes: _Modes) -> Layout:
-    return Layout(tuple(size for size, _ in modes), tuple(stride for _, stride in modes))
+def _fragment(p: Product, columns: int, bits: int, threads: Modes, values: Modes) -> Fragment:
+    whole = fragment(p.m, columns, bits, layout_of(*threads), layout_of(*values))
+    return attrs.evolve(whole, lanes=layout_of((16, 1), (4 * p.cta_group, 32))) if halves(p) else whole
 
 
-def _fragment(p: Product, columns: int, bits: int, threads: _Modes, values: _Modes) -> Fragment:
-    layout = Layout(
-        (tuple(n for n, _ in threads), tuple(n for n, _ in values)),
-        (tuple(s for _, s in threads), tuple(s for _, s in values)),
-    )
-    whole = Fragment(p.m, columns, bits, layout)
-    return attrs.evolve(whole, lanes=_layout(((16, 1), (4 * p.cta_group, 32)))) if halves(p) else whole
-
-
-def _rows(p: Product, split: int) -> _Modes:
+def _rows(p: Product, split: int) -> Modes:
     """Lanes to rows; ``split`` is what another copy of the lanes adds (columns of D), 0 where it repeats the rows."""
     if halves(p):
         return (16, 1), (4 * p.cta_group, 16)
