@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from warpsim.numerics import convert
+from warpsim.numerics import convert, floating
 from warpsim.numerics.convert import round_bits, to_f16
 
 MODES = ["rn", "rz", "rm", "rp"]
@@ -247,8 +247,7 @@ def test_halves_with_modifiers(name: str, relu: bool, finite: bool) -> None:
 def test_small_formats_with_modifiers(name: str, relu: bool) -> None:
     """To nearest even, clamped; what has no NaN takes its greatest number for one, without the sign (cuda_fp4.h, cuda_fp6.h)."""
     x = _with_specials(8)
-    found = convert.small_bits(x, name, relu=relu)
-    assert found.dtype == np.uint8
+    found = convert.round_bits(x, name, "rn", finite=True, relu=relu)
     assert found.tolist() == [_wanted(v, name, "rn", relu, True) for v in x.tolist()]
 
 
@@ -377,7 +376,7 @@ def test_clamped_to_one() -> None:
     """.sat: 0 to 1, without a negative zero or NaN."""
     for dtype in FLOATS.values():
         x = np.array([-np.inf, -1, -0.0, 0, 0.5, 1, 1.5, np.inf, np.nan]).astype(dtype)
-        found = convert.clamp_unit(x).astype(np.float64)
+        found = floating.saturate(x).astype(np.float64)
         assert found.tolist() == [0, 0, 0, 0, 0.5, 1, 1, 1, 0]
         assert not np.signbit(found).any()
 

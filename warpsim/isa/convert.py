@@ -11,7 +11,8 @@ from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Function, Op, instruction
 from warpsim.isa.traits import Traits
 from warpsim.numerics import convert
-from warpsim.numerics.arrays import BF16, F32, flush_subnormal, halves
+from warpsim.numerics.arrays import BF16, F16, F32, flush_subnormal, halves, join
+from warpsim.numerics.floating import saturate
 from warpsim.types import TYPES, ScalarType
 
 CVT = "data-movement-and-conversion-instructions-cvt"
@@ -84,7 +85,7 @@ def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
 def cvt_from_integer(op: Op, a: Lanes) -> Lanes:
     """Convert an integer, rounded."""
     r = convert.integer_to_float(a, op.dtype.dtype, op.frnd)
-    return convert.clamp_unit(r) if op.sat else r
+    return saturate(r) if op.sat else r
 
 
 _SAME = """
@@ -106,7 +107,7 @@ def cvt_same(op: Op, a: Lanes) -> Lanes:
     if op.ftz:
         a = convert.canonical_single(flush_subnormal(a))
     r = convert.round_integral(a, op.irnd) if op.irnd else convert.float_to_float(a, a.dtype, "rn")
-    return convert.clamp_unit(r) if op.sat else r
+    return saturate(r) if op.sat else r
 
 
 @_cvt(
@@ -137,7 +138,7 @@ def cvt_float(op: Op, a: Lanes) -> Lanes:
         r = convert.float_to_float(a, target.dtype, op.frnd or "rn")
         if op.ftz and target.name == "f32":
             r = flush_subnormal(r)
-    return convert.clamp_unit(r) if op.sat else r
+    return saturate(r) if op.sat else r
 
 
 @_cvt(
@@ -198,10 +199,7 @@ def cvt_half(op: Op, a: Lanes) -> Lanes:
 def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Convert two f32 to packed halves, a in the upper one."""
     name = op.dtype.name[:-2]
-    high, low = (
-        convert.half_bits(x, name, op.frnd, relu=op.relu, finite=op.satfinite).astype(np.uint32) for x in (a, b)
-    )
-    return low | high << np.uint32(16)
+    return join(*(convert.half_bits(x, name, op.frnd, relu=op.relu, finite=op.satfinite) for x in (b, a)))
 
 
 _stochastic = functools.partial(_cvt, registers=("rbits",), needs=(("100a", "103a", "107a"), (8, 7)))
@@ -272,59 +270,77 @@ def cvt_tf32(op: Op, a: Lanes) -> Lanes:
     return convert.tf32(a, op.frnd or "rna", relu=bool(op.relu), finite=op.satfinite)
 
 
+_FP6 = "{ .e2m3x2, .e3m2x2 }"
+BYTES = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2 }"
+_ALL = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2, .e2m1x2 }"
+
+
 @_fp8(
     "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e4m3x2, .e5m2x2 };",
     types={"d": "f8type", "a": ".f32", "b": ".f32"},
 )
-@_cvt(
-    "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e2m3x2, .e3m2x2 };",
-    types={"d": "f8type", "a": ".f32", "b": ".f32"},
-    needs=(_BLACKWELL, (8, 6)),
-)
-def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Convert two f32 to packed 8-bit or 6-bit formats, a in the upper part."""
-    high, low = (convert.small_bits(x, op.f8type.name[:4], relu=op.relu).astype(np.uint16) for x in (a, b))
-    return low | high << np.uint16(8)
-
-
 @_fp8(
     "cvt.rn.satfinite{.relu}.f8type.f16x2 d, a; .f8type = { .e4m3x2, .e5m2x2 };", types={"d": "f8type", "a": ".f16x2"}
 )
-def cvt_small_half(op: Op, a: Lanes) -> Lanes:
-    """Convert two halves to packed 8-bit formats."""
-    low, high = convert.half2_to_single(a)
-    return cvt_small(op, high, low)
+@_cvt(
+    f"cvt.rn.satfinite{{.relu}}.f8type.f32 d, a, b; .f8type = {_FP6};",
+    types={"d": "f8type", "a": ".f32", "b": ".f32"},
+    needs=(_BLACKWELL, (8, 6)),
+)
+@_cvt("cvt.rn.satfinite{.relu}.e2m1x2.f32 d, a, b;", types={"d": ".e2m1x2"}, needs=(_BLACKWELL, (8, 6)))
+@_cvt("cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;", types={"d": ".e2m1x2"}, needs=(_BLACKWELL, (8, 6)))
+@_cvt(
+    f"cvt.rn.satfinite{{.relu}}.ntype.bf16x2 d, a; .ntype = {BYTES};",
+    types={"d": "ntype", "a": ".b32"},
+    needs=(_BLACKWELL, (9, 1)),
+)
+@_cvt(
+    "cvt.rn.satfinite{.relu}.ntype.bf16x2 d, a; .ntype = { .e2m1x2 };",
+    types={"d": "ntype", "a": ".b32"},
+    needs=(_BLACKWELL, (9, 1)),
+)
+@_cvt(
+    f"cvt.rz.satfinite{{.relu}}.ntype.bf16x2 d, a; .ntype = {_ALL};",
+    types={"d": "ntype", "a": ".b32"},
+    needs=("107f", (9, 4)),
+)
+@_cvt(
+    f"cvt.rn.satfinite{{.relu}}.ntype.f16x2 d, a; .ntype = {_FP6};",
+    types={"d": "ntype", "a": ".f16x2"},
+    needs=(_BLACKWELL, (9, 1)),
+)
+@_cvt(
+    f"cvt.rz.satfinite{{.relu}}.ntype.f16x2 d, a; .ntype = {_ALL};",
+    types={"d": "ntype", "a": ".f16x2"},
+    needs=("107f", (9, 4)),
+)
+@_cvt(
+    f"cvt.rz.satfinite{{.relu}}.ntype.f32 d, a, b; .ntype = {_ALL};",
+    types={"d": "ntype", "a": ".f32", "b": ".f32"},
+    needs=("107f", (9, 4)),
+)
+def cvt_narrow(op: Op, a: Lanes, b: Lanes | None = None) -> Lanes:
+    """Convert a pair of bf16 or f16, or two f32 with a in the upper part, to a narrow format."""
+    parts = halves(a, BF16 if "bf16x2" in op.modifiers else F16) if b is None else (b, a)
+    name, mode = _named(op)[0].name, "rz" if "rz" in op.modifiers else "rn"
+    low, high = (convert.round_bits(x.astype(F32), name[:4], mode, finite=True, relu=op.relu) for x in parts)
+    bits = 4 if name == "e2m1x2" else 8
+    return (low | high << np.int64(bits)).astype(np.uint8 if bits == 4 else np.uint16)
 
 
 @_fp8("cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e4m3x2, .e5m2x2 };", types={"d": ".f16x2", "a": "f8type"})
 @_cvt(
-    "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e2m3x2, .e3m2x2 };",
+    f"cvt.rn{{.relu}}.f16x2.f8type d, a; .f8type = {_FP6};",
     types={"d": ".f16x2", "a": "f8type"},
     needs=(_BLACKWELL, (8, 6)),
 )
-def cvt_from_small(op: Op, a: Lanes) -> Lanes:
-    """Convert packed 8-bit or 6-bit formats to two halves."""
-    return convert.small_to_half2(a & np.uint16(0xFF), a >> np.uint16(8), op.f8type.name[:4], relu=op.relu)
-
-
-@_cvt("cvt.rn.satfinite{.relu}.e2m1x2.f32 d, a, b;", types={"d": ".e2m1x2"}, needs=(_BLACKWELL, (8, 6)))
-def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Convert two f32 to packed 4-bit values, a in the upper part."""
-    high, low = (convert.small_bits(x, "e2m1", relu=op.relu) for x in (a, b))
-    return low | high << np.uint8(4)
-
-
-@_cvt("cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;", types={"d": ".e2m1x2"}, needs=(_BLACKWELL, (8, 6)))
-def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
-    """Convert two halves to packed 4-bit values."""
-    low, high = convert.half2_to_single(a)
-    return cvt_fp4(op, high, low)
-
-
 @_cvt("cvt.rn{.relu}.f16x2.e2m1x2 d, a;", types={"d": ".f16x2"}, needs=(_BLACKWELL, (8, 6)))
-def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
-    """Convert packed 4-bit values to two halves."""
-    return convert.small_to_half2(a & np.uint8(15), a >> np.uint8(4), "e2m1", relu=op.relu)
+def cvt_from_narrow(op: Op, a: Lanes) -> Lanes:
+    """Convert a pair of a narrow format to two halves."""
+    name = _named(op)[1].name
+    bits = 4 if name == "e2m1x2" else 8
+    low, high = a & a.dtype.type((1 << bits) - 1), a >> a.dtype.type(bits)
+    return convert.small_to_half2(low, high, name[:4], relu=op.relu)
 
 
 @_cvt(
@@ -332,12 +348,6 @@ def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
     types={"d": ".ue8m0x2"},
     needs=(_BLACKWELL, (8, 6)),
 )
-def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Convert two f32 to packed powers of two, a in the upper part."""
-    high, low = (convert.to_ue8m0(x, op.frnd, finite=op.satfinite).astype(np.uint16) for x in (a, b))
-    return low | high << np.uint16(8)
-
-
 @_cvt(
     "cvt.frnd{.satfinite}.ue8m0x2.bf16x2 d, a; .frnd = { .rz, .rp };",
     types={"d": ".ue8m0x2"},
@@ -345,17 +355,17 @@ def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
     registers=("a",),
     needs=(_BLACKWELL, (8, 6)),
 )
-def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
-    """Convert two bf16 to packed powers of two."""
-    low, high = halves(a, BF16)
-    return cvt_scale(op, high.astype(F32), low.astype(F32))
+def cvt_scale(op: Op, a: Lanes, b: Lanes | None = None) -> Lanes:
+    """Convert two bf16, or two f32 with a in the upper part, to packed powers of two."""
+    parts = halves(a, BF16) if b is None else (b, a)
+    low, high = (convert.to_ue8m0(x.astype(F32), op.frnd, finite=op.satfinite).astype(np.uint16) for x in parts)
+    return low | high << np.uint16(8)
 
 
 @_cvt("cvt.rn.bf16x2.ue8m0x2 d, a;", types={"d": ".bf16x2"}, checked_as={"d": ".b32"}, needs=(_BLACKWELL, (8, 6)))
 def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     """Convert packed powers of two to two bf16."""
-    low, high = (convert.from_ue8m0(x).astype(np.uint32) for x in (a & np.uint16(0xFF), a >> np.uint16(8)))
-    return low | high << np.uint32(16)
+    return join(*(convert.from_ue8m0(x) for x in (a & np.uint16(0xFF), a >> np.uint16(8))))
 
 
 @instruction(

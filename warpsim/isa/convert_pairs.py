@@ -1,4 +1,4 @@
-"""Conversions of pairs that came with PTX 9.1, 9.2 and 9.4: from and to bf16x2, fixed point, scale factors, other rounding.
+"""Conversions of pairs that came with PTX 9.1, 9.2 and 9.4: to bf16x2, from and to fixed point, scale factors.
 
 Nothing but the manual says what they give; no assembler here takes them.
 """
@@ -9,61 +9,16 @@ import functools
 
 import numpy as np
 
-from warpsim.isa.convert import CVT
+from warpsim.isa.convert import BYTES, CVT
 from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import convert
-from warpsim.numerics.arrays import BF16, F16, F32, halves
+from warpsim.numerics.arrays import BF16, F16, F32, halves, join
 
 _GREATEST = float(np.finfo(np.float32).max)
 _FAMILIES = ("100f", "110f", "120f")
 _FIXED = (("100a", "103a", "107a", "110a", "120a", "121a"), (9, 1))
 _cvt = functools.partial(instruction, anchor=CVT, relaxed=False)
-_FP6 = "{ .e2m3x2, .e3m2x2 }"
-_BYTES = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2 }"
-_ALL = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2, .e2m1x2 }"
-
-
-@_cvt(
-    f"cvt.rn.satfinite{{.relu}}.ntype.bf16x2 d, a; .ntype = {_BYTES};",
-    types={"d": "ntype", "a": ".b32"},
-    needs=(_FAMILIES, (9, 1)),
-)
-@_cvt(
-    "cvt.rn.satfinite{.relu}.ntype.bf16x2 d, a; .ntype = { .e2m1x2 };",
-    types={"d": "ntype", "a": ".b32"},
-    needs=(_FAMILIES, (9, 1)),
-)
-@_cvt(
-    f"cvt.rz.satfinite{{.relu}}.ntype.bf16x2 d, a; .ntype = {_ALL};",
-    types={"d": "ntype", "a": ".b32"},
-    needs=("107f", (9, 4)),
-)
-@_cvt(
-    f"cvt.rn.satfinite{{.relu}}.ntype.f16x2 d, a; .ntype = {_FP6};",
-    types={"d": "ntype", "a": ".f16x2"},
-    needs=(_FAMILIES, (9, 1)),
-)
-@_cvt(
-    f"cvt.rz.satfinite{{.relu}}.ntype.f16x2 d, a; .ntype = {_ALL};",
-    types={"d": "ntype", "a": ".f16x2"},
-    needs=("107f", (9, 4)),
-)
-@_cvt(
-    f"cvt.rz.satfinite{{.relu}}.ntype.f32 d, a, b; .ntype = {_ALL};",
-    types={"d": "ntype", "a": ".f32", "b": ".f32"},
-    needs=("107f", (9, 4)),
-)
-def cvt_narrow(op: Op, a: Lanes, b: Lanes | None = None) -> Lanes:
-    """Convert a pair of bf16 or f16, or two f32 with a in the upper part, to a narrow format."""
-    parts = halves(a, BF16 if "bf16x2" in op.modifiers else F16) if b is None else (b, a)
-    name = op.ntype.name
-    mode = "rz" if "rz" in op.modifiers else "rn"
-    codes = [convert.round_bits(x.astype(F32), name[:4], mode, finite=True) for x in parts]
-    if op.relu:
-        codes = [convert.relu_bits(code, name[:4]) for code in codes]
-    bits = 4 if name == "e2m1x2" else 8
-    return (codes[0] | codes[1] << np.int64(bits)).astype(np.uint8 if bits == 4 else np.uint16)
 
 
 def _factors(scale: Lanes | None, *, inverse: bool = False) -> list[Lanes]:
@@ -80,10 +35,7 @@ def _bf16_pair(op: Op, values: list[Lanes], scale: Lanes | None) -> Lanes:
     """Two f64 times their scale factors, rounded to bf16: f32 holds them, and those beyond round to infinity as its greatest does."""
     products = [v * f for v, f in zip(values, _factors(scale), strict=True)]
     singles = [np.minimum(np.maximum(p, -_GREATEST), _GREATEST).astype(F32) for p in products]
-    low, high = (
-        convert.half_bits(x, "bf16", "rn", relu=op.relu, finite=op.satfinite).astype(np.uint32) for x in singles
-    )
-    return low | high << np.uint32(16)
+    return join(*(convert.half_bits(x, "bf16", "rn", relu=op.relu, finite=op.satfinite) for x in singles))
 
 
 _WIDENED = """
@@ -93,7 +45,7 @@ _WIDENED = """
     """
 
 
-@_cvt(_WIDENED.format(_BYTES), types={"d": ".b32", "a": "ntype", "scale": ".b16"}, needs=(_FAMILIES, (9, 2)))
+@_cvt(_WIDENED.format(BYTES), types={"d": ".b32", "a": "ntype", "scale": ".b16"}, needs=(_FAMILIES, (9, 2)))
 @_cvt(_WIDENED.format("{ .e2m1x2 }"), types={"d": ".b32", "a": "ntype", "scale": ".b16"}, needs=(_FAMILIES, (9, 2)))
 def cvt_bf16_narrow(op: Op, a: Lanes, scale: Lanes | None = None) -> Lanes:
     """Convert a pair of a narrow format to two bf16, times their scale factors."""

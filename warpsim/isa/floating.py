@@ -254,21 +254,23 @@ def sign_f64(op: Op, a: Lanes) -> Lanes:
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Minimum or maximum; a number wins over a NaN, unless .NaN."""
-    least = op.text.startswith("min")
-    if op.ftz:
-        a, b = flush(a), flush(b)
+    a, b = _flushed(op, a, b)
+    r = extremes(op, a, b)
+    if r.dtype != np.float32:
+        return floating.nan64(r, b, a)
+    return floating.canonical(r) if op.NaN or "xorsign" in op.text else r
+
+
+def extremes(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """The same of f32 or f64 without flushing; with .xorsign.abs, of the absolute values, with the sign of the product."""
     sign = None
     if "xorsign" in op.text:
         sign = np.signbit(a) ^ np.signbit(b)
         a, b = np.abs(a), np.abs(b)
-    r = floating.extreme(a, b, is_least=least)
+    r = floating.extreme(a, b, is_least=op.text.startswith("min"))
     if op.NaN:
         r = np.where(np.isnan(a) | np.isnan(b), r.dtype.type(np.nan), r)
-    if sign is not None:
-        r = np.where(sign, -r, r)
-    if r.dtype != np.float32:
-        return floating.nan64(r, b, a)
-    return floating.canonical(r) if op.NaN or sign is not None else r
+    return r if sign is None else np.where(sign, -r, r)
 
 
 @_float("min{.ftz}{.NaN}{.abs}.f32 d, a, b, c;  max{.ftz}{.NaN}{.abs}.f32 d, a, b, c;", needs=(100, (8, 8)))

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
-from warpsim.isa.floating import contractible
+from warpsim.isa.floating import contractible, extremes
 from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import approx, convert, floating
-from warpsim.numerics.arrays import halves, join
-from warpsim.numerics.floating import extreme, odd_sum, saturate
+from warpsim.numerics.arrays import flush_subnormal, halves, join
+from warpsim.numerics.floating import odd_sum, saturate
 
 _half = functools.partial(instruction, chapter="half-precision-floating-point-instructions")
 
@@ -33,20 +33,15 @@ def _join(op: Op, parts: list[Lanes]) -> Lanes:
     return parts[0] if len(parts) == 1 else join(*parts)
 
 
-def _flush16(x: Lanes) -> Lanes:
-    bits = x.view(np.uint16)
-    return np.where((bits & 0x7C00) == 0, bits & np.uint16(0x8000), bits).astype(np.uint16).view(F16)
-
-
 def _each(op: Op, function: Callable[..., Lanes], *values: Lanes) -> Lanes:
     out = []
     for parts in zip(*[_split(op, v) for v in values], strict=True):
         half = parts[0].dtype
-        inputs = [_flush16(p) if op.get("ftz") and half == F16 else p for p in parts]
+        inputs = [flush_subnormal(p) if op.get("ftz") and half == F16 else p for p in parts]
         wide = function(*[p.astype(np.float32).astype(np.float64) for p in inputs])
         r = convert.to_half(wide, half, "rn")
         if op.get("ftz") and half == F16:
-            r = _flush16(r)
+            r = flush_subnormal(r)
         bits = r.view(np.uint16)
         infinity = 0x7C00 if half == F16 else 0x7F80
         nan = (bits & 0x7FFF) > infinity
@@ -118,7 +113,7 @@ def sign(op: Op, a: Lanes) -> Lanes:
     out = []
     for part in _split(op, a):
         half = part.dtype
-        bits = (_flush16(part) if op.ftz else part).view(np.uint16)
+        bits = (flush_subnormal(part) if op.ftz else part).view(np.uint16)
         nan = (bits & 0x7FFF) > (0x7C00 if half == F16 else 0x7F80)
         bits = bits & np.uint16(0x7FFF) if op.text.startswith("abs") else bits ^ np.uint16(0x8000)
         out.append(np.where(nan, np.uint16(0x7FFF), bits).astype(np.uint16).view(half))
@@ -140,19 +135,7 @@ _XORSIGN = {"xorsign": (86, (7, 2))}
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Minimum or maximum; a number wins over a NaN, unless .NaN."""
-    least = op.text.startswith("min")
-
-    def choose(x: Lanes, y: Lanes) -> Lanes:
-        flip = None
-        if "xorsign" in op.text:
-            flip = np.signbit(x) ^ np.signbit(y)
-            x, y = np.abs(x), np.abs(y)
-        r = extreme(x, y, is_least=least)
-        if op.NaN:
-            r = np.where(np.isnan(x) | np.isnan(y), np.nan, r)
-        return r if flip is None else np.where(flip, -r, r)
-
-    return _each(op, choose, a, b)
+    return _each(op, functools.partial(extremes, op), a, b)
 
 
 @_half("ex2.approx.type d, a; tanh.approx.type d, a; .type = { .f16, .f16x2 };", needs=(75, (7, 0)))

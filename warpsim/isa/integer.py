@@ -97,20 +97,17 @@ def mul24(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 def _product24(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    shift = np.int64(40)
-    wide = [(x.astype(np.int64) << shift) >> shift if op.type.signed else x.astype(np.int64) & 0xFFFFFF for x in (a, b)]
+    signed, shift = a.dtype.kind == "i", np.int64(40)
+    wide = [x.astype(np.int64) << shift >> shift if signed else x.astype(np.int64) & 0xFFFFFF for x in (a, b)]
     product = wide[0] * wide[1]
-    return product >> np.int64(16) if op.mode == "hi" else product
+    return product if op.mode == "lo" else product >> np.int64(16)
 
 
 @_integer("mad24.mode.type d, a, b, c; mad24.hi.sat.s32 d, a, b, c; .mode = { .hi, .lo }; .type = { .u32, .s32 };")
 def mad24(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """mul24, plus c."""
-    if op.sat:
-        shift = np.int64(40)
-        product = (((a.astype(np.int64) << shift) >> shift) * ((b.astype(np.int64) << shift) >> shift)) >> np.int64(16)
-        return np.clip(product.astype(np.int32).astype(np.int64) + c, -(2**31), 2**31 - 1).astype(np.int32)
-    return (_product24(op, a, b) + c).astype(c.dtype)
+    product = _product24(op, a, b)
+    return integer.add_saturating(product.astype(np.int32), c) if op.sat else (product + c).astype(c.dtype)
 
 
 @_integer("sad.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };")
@@ -273,24 +270,21 @@ _packed = functools.partial(
     types=dict.fromkeys("dab", ".b32"),
     needs=(("107f", "120f"), (9, 2)),
 )
-_OF: dict[str, type[np.integer]] = {"u8x4": np.uint8, "s8x4": np.int8, "u16x2": np.uint16, "s16x2": np.int16}
 
 
 def _parts(word: Lanes, kind: str) -> list[Lanes]:
-    """The numbers in a register, as s32."""
-    dtype = np.dtype(_OF[kind])
-    shifts = range(0, 32, 8 * dtype.itemsize)
-    return [(word >> np.uint32(shift)).astype(dtype).astype(np.int32) for shift in shifts]
+    """The numbers in a register, as s64."""
+    return integer.lanes(word, word, _width(kind), None, 0, signed=kind[0] == "s")
 
 
-def _packed_up(parts: list[Lanes], kind: str, *, clamped: bool) -> Lanes:
+def _width(kind: str) -> int:
+    """Bits of a number: 8 in ``s8x4``."""
+    return int(kind[1:].partition("x")[0])
+
+
+def _joined(parts: list[Lanes], kind: str) -> Lanes:
     """A register of numbers, of which the low bits count."""
-    info, bits = np.iinfo(_OF[kind]), 32 // len(parts)
-    out = np.zeros(1, np.uint32)
-    for number, part in enumerate(parts):
-        kept = np.minimum(np.maximum(part, np.int32(info.min)), np.int32(info.max)) if clamped else part
-        out = out | (kept & np.int32((1 << bits) - 1)).astype(np.uint32) << np.uint32(bits * number)
-    return out
+    return integer.pack(parts, np.zeros(1, np.uint32), _width(kind), None)
 
 
 @_packed("add{.sat}.kind d, a, b; sub{.sat}.kind d, a, b; .kind = { .u8x4, .s8x4 };")
@@ -299,7 +293,9 @@ def add_packed(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Sums or differences; with .sat, clamped to the range of their type."""
     pairs = zip(_parts(a, op.kind), _parts(b, op.kind), strict=True)
     parts = [x + y if op.text.startswith("add") else x - y for x, y in pairs]
-    return _packed_up(parts, op.kind, clamped=op.sat)
+    if op.sat:
+        parts = [integer.clamp(part, _width(op.kind), signed=op.kind[0] == "s") for part in parts]
+    return _joined(parts, op.kind)
 
 
 @_packed("add.sat.u32 d, a, b;", types=dict.fromkeys("dab", ".u32"))
@@ -315,13 +311,13 @@ def min_max_packed(op: Op, a: Lanes, b: Lanes) -> Lanes:
     kind = op.modifiers[-1]
     choose = np.minimum if op.text.startswith("min") else np.maximum
     parts = [choose(x, y) for x, y in zip(_parts(a, kind), _parts(b, kind), strict=True)]
-    return _packed_up([np.maximum(p, np.int32(0)) for p in parts] if op.relu else parts, kind, clamped=False)
+    return _joined([np.maximum(p, np.int64(0)) for p in parts] if op.relu else parts, kind)
 
 
 @_packed("neg.s8x4 d, a;")
 def neg_packed(op: Op, a: Lanes) -> Lanes:
     """Arithmetic negation."""
-    return _packed_up([-part for part in _parts(a, "s8x4")], "s8x4", clamped=False)
+    return _joined([-part for part in _parts(a, "s8x4")], "s8x4")
 
 
 @instruction(

@@ -216,27 +216,31 @@ def rcp(x: Array, unit: Unit = rcp_ftz) -> Array:
 
 def rcp_factors(x: Array, unit: Unit = rcp_ftz) -> tuple[Array, Array]:
     """The factors of the last multiplication in `rcp`."""
-    size = np.abs(x)
-    k = np.where(size < _SMALL, np.float32(2.0**24), np.where(size > _LARGE, np.float32(0.25), np.float32(1)))
+    k = _moderating(x)
     return unit(_mul(x, k)), k
+
+
+def _moderating(x: Array) -> Array:
+    """The powers of two that take divisors to where the unit flushes neither them nor their reciprocals."""
+    size = np.abs(x)
+    return np.where(size < _SMALL, np.float32(2.0**24), np.where(size > _LARGE, np.float32(0.25), np.float32(1)))
 
 
 def rsqrt(x: Array, unit: Unit = rsqrt_ftz) -> Array:
     """``rsqrt.approx.f32``."""
-    small = np.abs(x) < _SMALL
-    return _mul(
-        unit(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))),
-        np.where(small, np.float32(4096), np.float32(1)),
-    )
+    return _root(x, unit, 4096)
 
 
 def sqrt(x: Array, unit: Unit = sqrt_ftz) -> Array:
     """``sqrt.approx.f32``."""
+    return _root(x, unit, 2.0**-12)
+
+
+def _root(x: Array, unit: Unit, back: float) -> Array:
+    """A root, of small numbers from 2**24 times them, and scaled back."""
     small = np.abs(x) < _SMALL
-    return _mul(
-        unit(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))),
-        np.where(small, np.float32(2.0**-12), np.float32(1)),
-    )
+    raised = _mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))
+    return _mul(unit(raised), np.where(small, np.float32(back), np.float32(1)))
 
 
 def lg2(x: Array, unit: Unit = lg2_ftz) -> Array:
@@ -285,8 +289,7 @@ def div_full(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
 
 def div_full_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
     """The factors of `div_full`."""
-    size = np.abs(b)
-    k = np.where(size < _SMALL, np.float32(2.0**24), np.where(size > _LARGE, np.float32(0.25), np.float32(1)))
+    k = _moderating(b)
     return unit(_mul(b, k)), _mul(a, k)
 
 

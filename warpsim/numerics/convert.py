@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from warpsim.numerics.arrays import BF16, EXPONENT, F16, F32, F64, Array, DType, halves, lookup, words
+from warpsim.numerics.arrays import BF16, EXPONENT, F16, F32, F64, Array, DType, lookup, words
 from warpsim.numerics.floating import canonical, narrow
 from warpsim.records import frozen
 
@@ -135,7 +135,8 @@ def to_half(x: Array, dtype: DType, mode: str) -> Array:
 def float_to_float(x: Array, dtype: DType, mode: str) -> Array:
     """Convert between f16, bf16, f32 and f64, rounded once, with the NaN that the instruction produces."""
     if dtype == x.dtype:
-        return _same(x)
+        nan = x.dtype.itemsize == 2 and has_nan(x)
+        return np.where(np.isnan(x), np.uint16(0x7FFF), x.view(np.uint16)).view(dtype) if nan else x
     if x.dtype == F64:
         return _from_double(x, dtype, mode)
     if x.dtype == BF16:
@@ -148,12 +149,6 @@ def float_to_float(x: Array, dtype: DType, mode: str) -> Array:
     if dtype == F32:
         return canonical(x.astype(F32))
     return to_half(x.astype(F32) if x.dtype == F16 else x, dtype, mode)
-
-
-def _same(x: Array) -> Array:
-    if x.dtype.itemsize == 2 and has_nan(x):
-        return np.where(np.isnan(x), np.uint16(0x7FFF), x.view(np.uint16)).view(x.dtype)
-    return x
 
 
 def quiet_double(x: Array) -> Array:
@@ -196,26 +191,13 @@ def half_bits(x: Array, name: str, mode: str, *, relu: bool, finite: bool) -> Ar
     """Convert f32 to the bits (u16) of f16 or bf16; ``finite`` clamps overflow, ``relu`` clamps negative results to 0."""
     if not finite and not relu:
         return to_half(x, F16 if name == "f16" else BF16, mode).view(np.uint16)
-    code = round_bits(x, name, mode, finite=finite)
-    return (relu_bits(code, name) if relu else code).astype(np.uint16)
-
-
-def small_bits(x: Array, name: str, *, relu: bool) -> Array:
-    """Convert f32 to codes (u8) of a format of at most 8 bits: nearest even, saturating."""
-    code = round_bits(x, name, "rn", finite=True)
-    return (relu_bits(code, name) if relu else code).astype(np.uint8)
+    return round_bits(x, name, mode, finite=finite, relu=relu).astype(np.uint16)
 
 
 def stochastic_bits(x: Array, name: str, random: Array, n: int, *, relu: bool, finite: bool) -> Array:
     """Convert f32 to codes (u32), rounded by the low ``n`` bits of ``random`` (PTX ISA, cvt.rs)."""
-    code = round_bits(x, name, "rs", finite=finite, random=(random & np.uint32((1 << n) - 1), n))
-    return (relu_bits(code, name) if relu else code).astype(np.uint32)
-
-
-def half2_to_single(a: Array) -> tuple[Array, Array]:
-    """Convert the lower and upper halves of f16x2 registers to f32."""
-    low, high = halves(a, F16)
-    return low.astype(F32), high.astype(F32)
+    cut = random & np.uint32((1 << n) - 1), n
+    return round_bits(x, name, "rs", finite=finite, relu=relu, random=cut).astype(np.uint32)
 
 
 def small_to_half2(low: Array, high: Array, name: str, *, relu: bool) -> Array:
@@ -269,12 +251,6 @@ def tf32(x: Array, mode: str, *, relu: bool = False, finite: bool = False) -> Ar
     return np.where(negative, out | np.uint32(0x80000000), out)
 
 
-def clamp_unit(x: Array) -> Array:
-    """Apply ``.sat``: clamp to [0, 1]; NaN and -0 become +0."""
-    one = x.dtype.type(1)
-    return np.where(x > 0, np.where(x < one, x, one), x.dtype.type(0))
-
-
 def pack_saturated(a: Array, dtype_bits: int, *, signed: bool) -> Array:
     """Clamp s32 to a field of a few bits, as u32."""
     low, high = (-(1 << (dtype_bits - 1)), (1 << (dtype_bits - 1)) - 1) if signed else (0, (1 << dtype_bits) - 1)
@@ -317,10 +293,16 @@ _SOURCES = {4: FORMATS["f32"], 8: FORMATS["f64"]}
 
 
 def round_bits(
-    x: Array, target: str, mode: str, *, finite: bool = False, random: tuple[Array, int] | None = None
+    x: Array,
+    target: str,
+    mode: str,
+    *,
+    finite: bool = False,
+    relu: bool = False,
+    random: tuple[Array, int] | None = None,
 ) -> Array:
     """Convert f32 or f64 values to codes of ``target`` (int64), rounded once; ``finite`` clamps overflow and
-    infinities. Mode ``rs`` adds ``random`` (bits, and how many) to the leading bits that are cut off, and rounds by the carry.
+    infinities, ``relu`` negative results to 0. Mode ``rs`` adds ``random`` (bits, and how many) to the leading bits that are cut off, and rounds by the carry.
 
     NaN gives the target's NaN without sign, or the largest finite value if it has none (positive, too: CUDA's headers say so of
     the conversions to e2m1, e2m3 and e3m2); an f64 NaN keeps its sign and the leading bits of its payload.
@@ -351,7 +333,8 @@ def round_bits(
         else:
             negative = negative & (magnitude <= infinite)
         code = np.where(magnitude == infinite, limit, np.where(magnitude > infinite, nan, code))
-    return code | negative.astype(np.int64) << (form.width - 1)
+    code = code | negative.astype(np.int64) << (form.width - 1)
+    return relu_bits(code, target) if relu else code
 
 
 def _overflow(form: Format, negative: Array, mode: str, *, finite: bool) -> Array | int:
@@ -379,7 +362,9 @@ def relu_bits(code: Array, target: str) -> Array:
     return np.where((code > sign - 1) & (code <= (sign | top)), 0, code)
 
 
-def _table(form: Format) -> Array:
+@cache
+def _table_of(source: str) -> Array:
+    form = FORMATS[source]
     codes = np.arange(1 << form.width)
     magnitude = codes & ((1 << (form.width - 1)) - 1)
     field, fraction = magnitude >> form.fraction, magnitude & ((1 << form.fraction) - 1)
@@ -391,11 +376,6 @@ def _table(form: Format) -> Array:
     if form.nan is not None:
         half[magnitude > (form.greatest if form.infinity is None else form.infinity)] = 0x7FFF
     return half
-
-
-@cache
-def _table_of(source: str) -> Array:
-    return _table(FORMATS[source])
 
 
 def to_f16(code: Array, source: str) -> Array:
