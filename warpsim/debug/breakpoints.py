@@ -17,7 +17,7 @@ from warpsim.debug.errors import DebugError, number
 from warpsim.debug.evaluation import CUDA, Context
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.symbols import symbols_of
-from warpsim.debug.threads import Focus, column_of, cta_at, group_states, holds, of_type, peek, places, warps_in
+from warpsim.debug.threads import Focus, group_states, holds, of_type, peek, places, warps_in
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.values import Location
 from warpsim.host.options import EVERY
@@ -71,7 +71,7 @@ class MemoryTarget:
     def read(self, launch: LaunchState, machine: Machine | None) -> bytes | None:
         """The bytes; None if they cannot be read, for example because the CTA is not running."""
         space, focus = self.location.space, self.focus
-        column = column_of(machine, focus.cta) if machine is not None else None
+        column = machine.column_of(focus.cta) if machine is not None else None
         if space in ("shared", "local") and column is None:
             return None
         try:
@@ -89,7 +89,7 @@ class MemoryTarget:
         address = (place.array() if hasattr(place, "array") else np.asarray(place)).astype(np.int64)
         inside = (address < high) & (address + access.nbytes > low)
         if access.allocation is None:
-            column = column_of(machine, self.focus.cta)
+            column = machine.column_of(self.focus.cta)
             if column is None:
                 return np.zeros(shape, np.bool_)
             mine = column
@@ -378,7 +378,7 @@ def target_of(context: Context, text: str, scope: str, *, read: bool) -> Registe
     place.read(nbytes)
     if at.space == "shared" and context.machine is not None:
         column, address = place.of_whom(nbytes)
-        at, focus = attrs.evolve(at, address=address), attrs.evolve(focus, cta=cta_at(context.machine, column))
+        at, focus = attrs.evolve(at, address=address), attrs.evolve(focus, cta=context.machine.cta_at(column))
     return MemoryTarget(at, nbytes, focus)
 
 
@@ -437,7 +437,7 @@ class RegisterWatch:
     def _compare(self, machine: Machine, focus: Focus, lanes: Array, before: Array) -> Change | None:
         """The old and new value in a warp of which ``lanes`` have executed a step."""
         after, known = before.copy(), np.zeros(32, np.bool_)
-        for at in group_states(machine) if column_of(machine, focus.cta) is not None else ():
+        for at in group_states(machine) if machine.column_of(focus.cta) is not None else ():
             if at.group.plan.function.name == self.target.function:
                 where = places(machine, at.group, focus)
                 here = where >= 0
@@ -473,7 +473,7 @@ class MemoryWatch:
 
     def changed(self, machine: Machine, group: Group, instruction: Instruction) -> Change | None:
         """The old and new content if it has changed, else None."""
-        if self.target.location.space in ("shared", "local") and column_of(machine, self.target.focus.cta) is None:
+        if self.target.location.space in ("shared", "local") and machine.column_of(self.target.focus.cta) is None:
             return None
         old, new = self._known, self.target.read(machine.launch, machine)
         self._known = new
@@ -497,7 +497,7 @@ class TileWatch:
         self._pending = False
         self._known: tuple[Array, Array] | None = None
         for machine in machines:
-            if column_of(machine, target.focus.cta) is not None:
+            if machine.column_of(target.focus.cta) is not None:
                 found = self._matrix(machine)
                 self._known = None if found is None else self._part(found)
 
@@ -519,7 +519,7 @@ class TileWatch:
     def changed(self, machine: Machine, group: Group, instruction: Instruction) -> Change | None:
         """The old and new tile and a description if the last step changed it, else None. Notes the step that comes
         next."""
-        here = column_of(machine, self.target.focus.cta) is not None
+        here = machine.column_of(self.target.focus.cta) is not None
         pending, self._pending = self._pending, here and may_change(instruction, self._written)
         if not pending or not here:
             return None

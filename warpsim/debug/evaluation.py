@@ -16,7 +16,7 @@ from warpsim.debug.debug_info import Symbol
 from warpsim.debug.errors import DebugError
 from warpsim.debug.memory import Place
 from warpsim.debug.symbols import Symbols, symbols_of
-from warpsim.debug.threads import Focus, column_of, is_written, of_type, peek, places
+from warpsim.debug.threads import Focus, is_written, of_type, peek, places
 from warpsim.debug.values import (
     Location,
     Value,
@@ -199,7 +199,7 @@ class Context:
     def place(self, space: str, address: int, lane: int | None = None) -> Place:
         """A place in memory, addressed as a lane of the warp addresses it."""
         machine = self.machine
-        column = column_of(machine, self.focus.cta) if machine is not None else None
+        column = machine.column_of(self.focus.cta) if machine is not None else None
         thread = self.focus.warp * 32 + (self.focus.lane if lane is None else lane)
         return Place(self.launch, space, int(address), machine, column or 0, thread)
 

@@ -12,7 +12,7 @@ from warpsim.debug.breakpoints import MemoryTarget, RegisterTarget, target_of
 from warpsim.debug.errors import DebugError, number
 from warpsim.debug.places import writers
 from warpsim.debug.position import Position
-from warpsim.debug.threads import Focus, column_of, cta_at, cta_text, holds, peek, places
+from warpsim.debug.threads import Focus, cta_text, holds, peek, places
 from warpsim.debug.timeline import StopTest
 from warpsim.isa.traits import Ending
 from warpsim.machine.machine import Machine
@@ -181,7 +181,7 @@ def _memory_writer(position: Position, target: MemoryTarget) -> tuple[int | None
         found = np.flatnonzero(target.touching(machine, group, access).reshape(-1))
         if len(found):
             thread = int(group.selection.threads.reshape(-1)[found[-1]])
-            cta = cta_at(machine, int(group.selection.ctas.reshape(-1)[found[-1]]))
+            cta = machine.cta_at(int(group.selection.ctas.reshape(-1)[found[-1]]))
             seen.append((timeline.step, Focus(cta, thread >> 5, thread & 31)))
 
     def asked(machine: Machine, group: Group, instruction: Instruction) -> int:
@@ -190,7 +190,7 @@ def _memory_writer(position: Position, target: MemoryTarget) -> tuple[int | None
         before = known.get(run)
         changed = before is not None and now is not None and now != before
         known[run] = now
-        if now is None and target.location.space == "local" and column_of(machine, target.focus.cta) is not None:
+        if now is None and target.location.space == "local" and machine.column_of(target.focus.cta) is not None:
             known[run] = b""  # its frame comes with a call
         stored = bool(seen) and seen[-1][0] == timeline.step - 1
         if changed and not stored:

@@ -17,7 +17,6 @@ from warpsim.debug.breakpoints import (
     registers_of,
 )
 from warpsim.debug.conditions import accesses, any_of, condition_of
-from warpsim.debug.threads import Focus
 from warpsim.debug.timeline import Places
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending
@@ -101,14 +100,8 @@ def _space(target: MemoryTarget) -> str:
 def _who(target: Target, launch: LaunchState) -> Who | None:
     """The CTA and warp (linear) whose steps alone change a target; None if others do."""
     if isinstance(target, RegisterTarget):
-        return None if target.focus is None else linear(target.focus, launch)
+        return None if target.focus is None else (launch.number_of(target.focus.cta), target.focus.warp)
     if isinstance(target, MemoryTarget) and target.location.space in ("shared", "local"):
-        cta, warp = linear(target.focus, launch)
-        return cta, warp if target.location.space == "local" else None
+        focus = target.focus
+        return launch.number_of(focus.cta), focus.warp if target.location.space == "local" else None
     return None
-
-
-def linear(focus: Focus, launch: LaunchState) -> tuple[int, int]:
-    """The CTA and warp of a thread by their numbers."""
-    x, y, z = focus.cta
-    return x + launch.grid[0] * (y + launch.grid[1] * z), focus.warp

@@ -177,8 +177,8 @@ class Position:
     @property
     def who(self) -> tuple[int, int] | None:
         """The CTA and warp in focus (linear); None if several warps may move at once."""
-        state, (x, y, z) = self.timeline.state, self.thread.cta
-        return (x + state.grid[0] * (y + state.grid[1] * z), self.thread.warp) if state.settings.by_warp else None
+        state = self.timeline.state
+        return (state.number_of(self.thread.cta), self.thread.warp) if state.settings.by_warp else None
 
     def group_state(self) -> GroupState | None:
         """Where the thread in focus stands; None if it is not running."""
@@ -231,7 +231,8 @@ class Position:
 
     def has_begun(self, cta: tuple[int, int, int]) -> bool:
         """Whether a CTA has begun. CTAs begin in order of their linear number."""
-        state, number = self.timeline.state, self._number(cta)
+        state = self.timeline.state
+        number = state.number_of(cta)
         if any(number in batch.ctas for batch in state.batches):
             return True
         cx, cy, cz = state.cluster
@@ -239,12 +240,9 @@ class Position:
 
     def lock(self) -> None:
         """Prefer the warp in focus, or no warp, as ``scheduler_locking`` says."""
-        free = self.scheduler_locking == "off" or self.timeline.state.schedule is not None
-        self.timeline.prefer(None if free else (self._number(self.thread.cta), self.thread.warp))
-
-    def _number(self, cta: tuple[int, int, int]) -> int:
-        gx, gy, _ = self.timeline.state.grid
-        return cta[0] + gx * (cta[1] + gy * cta[2])
+        state = self.timeline.state
+        free = self.scheduler_locking == "off" or state.schedule is not None
+        self.timeline.prefer(None if free else (state.number_of(self.thread.cta), self.thread.warp))
 
 
 def group_state_of(timeline: Timeline, focus: Focus) -> GroupState | None:

@@ -35,7 +35,7 @@ from warpsim.debug.memory import tensor_cells
 from warpsim.debug.origins import Origin, origin_of
 from warpsim.debug.position import Call, Position, Stop, WarpState, context_of, frames_of, group_state_of, warps_of
 from warpsim.debug.textures import TextureState, texture_named, textures_of
-from warpsim.debug.threads import Focus, chosen_focus, column_of
+from warpsim.debug.threads import Focus, chosen_focus
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
 from warpsim.debug.writing import assign, jump
@@ -364,7 +364,7 @@ class Session(Position):
         allocated."""
         focus = chosen_focus(self.timeline.state, self.thread, cta, None, None)
         machine = context_of(self.timeline, focus).machine
-        return tensor_cells(machine, None if machine is None else column_of(machine, focus.cta))
+        return tensor_cells(machine, None if machine is None else machine.column_of(focus.cta))
 
     def textures(self) -> tuple[TextureState, ...]:
         """The textures, samplers and surfaces in memory."""

@@ -69,33 +69,16 @@ def group_states(machine: Machine) -> Iterator[GroupState]:
         yield GroupState(machine, group, "waits for columns of tensor memory", group.instruction)
 
 
-def column_of(machine: Machine, cta: tuple[int, int, int]) -> int | None:
-    """The column of a CTA in a batch; None if the batch does not hold it."""
-    gx, gy, _ = machine.launch.grid
-    number, ctas = cta[0] + gx * (cta[1] + gy * cta[2]), machine.batch.ctas
-    if len(ctas) == 1:
-        return 0 if ctas[0] == number else None
-    found = np.flatnonzero(ctas == number)
-    return int(found[0]) if len(found) else None
-
-
 def cta_text(cta: tuple[int, int, int]) -> str:
     """Format a CTA: ``CTA (0,0,0)``."""
     x, y, z = cta
     return f"CTA ({x},{y},{z})"
 
 
-def cta_at(machine: Machine, column: int) -> tuple[int, int, int]:
-    """The coordinates of the CTA in a column of a batch."""
-    number = int(machine.batch.ctas[column])
-    gx, gy, _ = machine.launch.grid
-    return number % gx, number // gx % gy, number // (gx * gy)
-
-
 def places(machine: Machine, group: Group, focus: Focus, threads: int = 32) -> Array:
     """Positions of a warp's lanes among a group's threads, -1 for lanes elsewhere; with ``threads=128``, of its
     warpgroup."""
-    column = column_of(machine, focus.cta)
+    column = machine.column_of(focus.cta)
     if column is None:
         return np.full(threads, -1)
     first = focus.warp * 32 // threads * threads
@@ -113,7 +96,7 @@ def holds(machine: Machine, group: Group, focus: Focus) -> bool:
     column, warp = selection.first_warp
     if selection.n_warps == 1 and warp != focus.warp:
         return False
-    if cta_at(machine, column) != focus.cta and selection.per_cta.size == 1:
+    if machine.cta_at(column) != focus.cta and selection.per_cta.size == 1:
         return False
     return bool(places(machine, group, focus)[focus.lane] >= 0)
 
@@ -121,7 +104,7 @@ def holds(machine: Machine, group: Group, focus: Focus) -> bool:
 def first_of(machine: Machine, group: Group) -> Focus:
     """The first thread of a group."""
     column, warp = group.selection.first_warp
-    return Focus(cta_at(machine, column), warp, int(group.selection.threads.flat[0]) & 31)
+    return Focus(machine.cta_at(column), warp, int(group.selection.threads.flat[0]) & 31)
 
 
 def warps_in(machine: Machine, group: Group) -> list[Focus]:
@@ -134,7 +117,7 @@ def warps_in(machine: Machine, group: Group) -> list[Focus]:
     found: dict[tuple[int, int], int] = {}
     for column, thread in sorted(zip(ctas.tolist(), threads.tolist(), strict=True)):
         found.setdefault((column, thread >> 5), thread & 31)
-    return [Focus(cta_at(machine, column), warp, lane) for (column, warp), lane in found.items()]
+    return [Focus(machine.cta_at(column), warp, lane) for (column, warp), lane in found.items()]
 
 
 def peek(group: Group, index: int) -> Array:

@@ -19,7 +19,7 @@ from attrs import field
 
 from warpsim.checks.watchers import watchers_of
 from warpsim.debug import waiting
-from warpsim.debug.threads import Focus, column_of, cta_at, cta_text
+from warpsim.debug.threads import Focus, cta_text
 from warpsim.errors import ExecutionError, Finding
 from warpsim.machine.engine import Run
 from warpsim.machine.hooks import Listener as Listening
@@ -312,7 +312,7 @@ class Timeline(Watcher):
 
     def machine_of(self, focus: Focus) -> Machine | None:
         """The batch of a thread's CTA; None if it is not running."""
-        return next((m for m in self.machines() if column_of(m, focus.cta) is not None), None)
+        return next((m for m in self.machines() if m.column_of(focus.cta) is not None), None)
 
     def _take_snapshot(self) -> None:
         """Take a snapshot of the current state, and drop some if there are too many."""
@@ -597,7 +597,7 @@ def _copies(text: str, machine: Machine, transfer: Transfer) -> str:
     """Insert a description of copies into a text."""
     place = transfer.place or transfer.group.instruction
     position, n_ctas = int(transfer.positions[0]), machine.batch.shape.n_ctas
-    cta = cta_text(cta_at(machine, position % n_ctas))
+    cta = cta_text(machine.cta_at(position % n_ctas))
     return text.format(f"the copies of line {place.span.line} ({cta}, warp {position // n_ctas >> 5})")
 
 

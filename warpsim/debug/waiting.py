@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from warpsim.debug.threads import GroupState, cta_at, group_states, peek, ranges
+from warpsim.debug.threads import GroupState, group_states, peek, ranges
 from warpsim.layout import mbarriers as words
 from warpsim.machine.asynchrony.tensor_moves import LOADS, STORES
 from warpsim.machine.machine import Machine
@@ -80,7 +80,7 @@ def barriers_of(machines: Iterable[Machine]) -> tuple[BarrierState, ...]:
                 expected = int(barrier.expected[column]) or int(batch.alive[column])
                 waiting = _warps(barrier.waiting, column)
                 found.append(
-                    BarrierState(cta_at(machine, column), number, int(barrier.arrived[column]), expected, waiting)
+                    BarrierState(machine.cta_at(column), number, int(barrier.arrived[column]), expected, waiting)
                 )
         cluster = batch.cluster_barrier
         for index in np.flatnonzero(cluster.arrived).tolist() if cluster is not None else []:
@@ -89,7 +89,7 @@ def barriers_of(machines: Iterable[Machine]) -> tuple[BarrierState, ...]:
             waiting = tuple(sorted({w for c in columns.tolist() for w in _warps(cluster.waiting, c)}))
             expected = int(batch.alive[columns].sum())
             found.append(
-                BarrierState(cta_at(machine, int(columns[0])), None, int(cluster.arrived[index]), expected, waiting)
+                BarrierState(machine.cta_at(int(columns[0])), None, int(cluster.arrived[index]), expected, waiting)
             )
     return tuple(found)
 
@@ -122,7 +122,7 @@ def mbarriers_of(machines: Iterable[Machine]) -> tuple[MbarrierState, ...]:
             word = machine.batch.shared.gather(*where, np.dtype(np.uint64))
             found.append(
                 MbarrierState(
-                    cta_at(machine, column),
+                    machine.cta_at(column),
                     address,
                     shared_name(machine, address),
                     int(words.phase(word)[0]),
@@ -204,7 +204,7 @@ def _copy(machine: Machine, transfer: Transfer) -> InFlight:
     if transfer.signal is not None:
         signal = transfer.signal
         column, address = int(signal.columns[0]), int(signal.address[0])
-        until = f"the phase of the mbarrier {shared_name(machine, address)} of CTA {cta_at(machine, column)} is over"
+        until = f"the phase of the mbarrier {shared_name(machine, address)} of CTA {machine.cta_at(column)} is over"
     elif transfer.tensor is not None:
         until = "the phase of the mbarrier of a later tcgen05.commit is over"
     elif transfer.kind in (LOADS, STORES):
@@ -220,9 +220,9 @@ def _copy(machine: Machine, transfer: Transfer) -> InFlight:
             continue
         open = footprint.of_runs(transfer.open)
         pairs = zip(footprint.columns.tolist(), footprint.start.tolist(), open.tolist(), strict=False)
-        whole = [(cta_at(machine, c), a, footprint.nbytes) for c, a, is_open in pairs if is_open]
+        whole = [(machine.cta_at(c), a, footprint.nbytes) for c, a, is_open in pairs if is_open]
         runs.append(tuple(_joined(whole)))
-    cta = cta_at(machine, int(positions[0] % n_ctas))
+    cta = machine.cta_at(int(positions[0] % n_ctas))
     tensor = tuple(_rectangles(machine, transfer))
     return InFlight(place.text, place.span.line, cta, warp, lanes, runs[0], runs[1], (), until, tensor)
 
@@ -238,7 +238,7 @@ def _rectangles(machine: Machine, transfer: Transfer) -> Iterator[str]:
                         f"{lane} to {lane + runs.n_lanes - 1}",
                         f"{column} to {column + runs.n_columns - 1}",
                     )
-                    yield f"{verb} lanes {lanes}, columns {columns} of tensor memory of CTA {cta_at(machine, cta)}"
+                    yield f"{verb} lanes {lanes}, columns {columns} of tensor memory of CTA {machine.cta_at(cta)}"
 
 
 def _joined(runs: list[tuple[Dims, int, int]]) -> list[tuple[Dims, int, int]]:
@@ -267,7 +267,7 @@ def _wgmma(machine: Machine) -> list[InFlight]:
             slots = sorted(by_row[row] for row in rows.tolist() if row in by_row)
             names += [plan.function.registers[slot].name for slot in slots]
         count = int(state.issued[column] - state.done[column])
-        warpgroup, cta = column // n_ctas, cta_at(machine, column % n_ctas)
+        warpgroup, cta = column // n_ctas, machine.cta_at(column % n_ctas)
         until = f"wgmma.wait_group: {count} in flight"
         found.append(
             InFlight("wgmma.mma_async", 0, cta, warpgroup * 4, "0-31 of four warps", (), (), tuple(names), until)

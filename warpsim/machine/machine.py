@@ -14,7 +14,7 @@ from warpsim.machine.selection import Selection, from_positions, union
 from warpsim.machine.specials import cluster_peer, special
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Frame, Group, Stack
-from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.launch import Dims, LaunchState
 from warpsim.machine.values import Affine, Array, Value
 from warpsim.program.program import Instruction
 from warpsim.types import ScalarType
@@ -194,6 +194,18 @@ class Machine:
         """A group's first warp: the linear number of its CTA, and its number in the CTA."""
         column, warp = group.selection.first_warp
         return int(self.batch.ctas[column]), warp
+
+    def cta_at(self, column: int) -> Dims:
+        """The CTA in a column of the batch."""
+        return self.launch.cta_of(int(self.batch.ctas[column]))
+
+    def column_of(self, cta: Dims) -> int | None:
+        """The column of a CTA in the batch; None if the batch does not hold it."""
+        number, ctas = self.launch.number_of(cta), self.batch.ctas
+        if len(ctas) == 1:
+            return 0 if ctas[0] == number else None
+        found = np.flatnonzero(ctas == number)
+        return int(found[0]) if len(found) else None
 
     def spreads(self, group: Group) -> bool:
         """Whether a group has several warps, and stands where they must proceed separately."""

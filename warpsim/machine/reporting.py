@@ -172,13 +172,8 @@ def locate(
     first_cta = int(ctas[np.argmin(batch.ctas[ctas])])
     here = np.sort(threads[ctas == first_cta])
     warp = int(here[0]) >> 5
-    number = int(batch.ctas[first_cta])
-    gx, gy, _ = launch.grid
-    return (
-        (number % gx, number // gx % gy, number // (gx * gy)),
-        warp,
-        tuple(int(t) & 31 for t in here if int(t) >> 5 == warp),
-    )
+    lanes_here = tuple(int(t) & 31 for t in here if int(t) >> 5 == warp)
+    return launch.cta_of(int(batch.ctas[first_cta])), warp, lanes_here
 
 
 def counted(what: str, numbers: Array) -> str:

@@ -344,10 +344,7 @@ class Profiler(Watcher):
     def _note(self, machine: Machine, entry: Entry, lanes: Lanes, nbytes: int) -> None:
         """Note the worst piece of accesses."""
         row, passes, bank, words = worst(lanes, bank_passes(lanes, nbytes), nbytes)
-        number = int(machine.batch.ctas[int(lanes.columns[row])])
-        gx, gy, _ = machine.launch.grid
-        cta = number % gx, number // gx % gy, number // (gx * gy)
-        entry.conflict = Conflict(passes, cta, int(lanes.warps[row]), bank, words)
+        entry.conflict = Conflict(passes, machine.cta_at(int(lanes.columns[row])), int(lanes.warps[row]), bank, words)
 
     def _new(self, space: str, cost: Cost, lanes: Lanes | None) -> int:
         """Count warps with a lane here but none earlier in the same step: accesses are reported per allocation."""

@@ -38,16 +38,8 @@ Cta = tuple[int, int, int]
 
 def _column(machine: Machine, cta: Cta) -> int:
     """The number of a CTA in the batch; -1 if it is in another."""
-    gx, gy, _ = machine.launch.grid
-    columns = np.flatnonzero(machine.batch.ctas == cta[0] + gx * (cta[1] + gy * cta[2]))
-    return int(columns[0]) if len(columns) else -1
-
-
-def cta_of(machine: Machine, column: int) -> Cta:
-    """The CTA of that number in the batch."""
-    gx, gy, _ = machine.launch.grid
-    number = int(machine.batch.ctas[column])
-    return number % gx, number // gx % gy, number // (gx * gy)
+    found = machine.column_of(cta)
+    return -1 if found is None else found
 
 
 def _lanes(machine: Machine, group: Group, cta: Cta) -> tuple[Array, Array]:
@@ -233,7 +225,7 @@ class Steps(Watcher):
         if access.writes and self._wants(machine, "shared"):
             which = np.argwhere(self._hit(machine, access).any(axis=1))
             for n, m in which.tolist():
-                cta = cta_of(machine, int(ctas[n, m]))
+                cta = machine.cta_at(int(ctas[n, m]))
                 self.writer = cta, int(warps.first_thread[n]) >> 5
 
     def async_delivered(
@@ -255,10 +247,10 @@ class Steps(Watcher):
             at, count = int(hit[-1]), machine.batch.shape.n_ctas
             thread, owner = divmod(int(transfer.positions[which][at if len(address) == len(which) else 0]), count)
             source = start if to_global else address
-            cta = cta_of(machine, int(columns[at]))
+            cta = machine.cta_at(int(columns[at]))
             byte = Byte("shared" if to_global else "global", int(source[at] + place - there[at]), cta, self.moment)
             instruction = transfer.place or group.instruction
-            self.writer = Copy(instruction, byte, cta_of(machine, owner), thread >> 5, thread & 31)
+            self.writer = Copy(instruction, byte, machine.cta_at(owner), thread >> 5, thread & 31)
 
     def _wants(self, machine: Machine, space: str) -> bool:
         """Whether a byte of this memory is looked for now."""

@@ -119,14 +119,14 @@ class Tracer(Profiler):
             launch = machine.launch
             gx, gy, gz = launch.grid
             if isinstance(self._chosen, int):
-                ctas: Sequence[int] = range(max(min(self._chosen, gx * gy * gz), 1))
+                ctas: Sequence[int] = range(max(min(self._chosen, launch.n_ctas), 1))
             else:
                 if not self._chosen or any(
                     not (0 <= x < gx and 0 <= y < gy and 0 <= z < gz) for x, y, z in self._chosen
                 ):
                     raise LaunchError(f"a trace of the CTAs {shown(self._chosen)}: the grid is {launch.grid}")
-                ctas = [x + gx * (y + gy * z) for x, y, z in self._chosen]
-            self._rows = Rows(launch.grid, launch.block[0] * launch.block[1] * launch.block[2], ctas)
+                ctas = [launch.number_of(cta) for cta in self._chosen]
+            self._rows = Rows(launch, ctas)
             self._waits = Waits(len(self._rows.ctas) * self._rows.per_cta)
             self._touches = Touches(launch.shared_size, self._rows)
             self._flights = Flights(self._rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -10,6 +11,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.selection import Selection
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.records import define, frozen
@@ -29,11 +31,11 @@ class Crew:
 class Rows:
     """The warps of some CTAs as the rows of a picture, CTA by CTA."""
 
-    def __init__(self, grid: tuple[int, int, int], n_threads: int, ctas: Iterable[int]) -> None:
+    def __init__(self, launch: LaunchState, ctas: Iterable[int]) -> None:
         self.ctas = np.array(sorted(set(ctas)), np.int64)
-        self.per_cta = -(-n_threads // 32)
-        self.grid = grid
-        self.n_threads = n_threads
+        self.launch = launch
+        self.n_threads = math.prod(launch.block)
+        self.per_cta = -(-self.n_threads // 32)
         self.crews: list[Crew] = []
         self._numbers: dict[Crew, int] = {}
         self._known: dict[tuple[int, int], tuple[Selection, BatchState, int]] = {}
@@ -73,14 +75,9 @@ class Rows:
             self.crews.append(crew)
         return found
 
-    def cta(self, number: int) -> tuple[int, int, int]:
-        """The coordinates of a CTA."""
-        gx, gy, _ = self.grid
-        return number % gx, number // gx % gy, number // (gx * gy)
-
     def names(self) -> list[tuple[int, int, int, int]]:
         """CTA and warp of each row."""
-        return [(*self.cta(int(cta)), warp) for cta in self.ctas for warp in range(self.per_cta)]
+        return [(*self.launch.cta_of(cta), warp) for cta in self.ctas.tolist() for warp in range(self.per_cta)]
 
     def whole(self, row: int) -> int:
         """The existing lanes of a row's warp, as bits."""

@@ -54,8 +54,7 @@ class Places:
 
     def thread_of(self, cta: tuple[int, int, int], warp: int) -> int:
         """The number of a warp, from 1."""
-        gx, gy, _ = self.live().timeline.state.grid
-        return (cta[0] + gx * (cta[1] + gy * cta[2])) * 32 + warp + 1
+        return self.live().timeline.state.number_of(cta) * 32 + warp + 1
 
     def look_at_frame(self, frame: int) -> None:
         """Focus on a warp, and select one of its frames."""
@@ -69,8 +68,7 @@ class Places:
         """Focus on a warp."""
         session = self.live()
         number, warp = divmod(thread - 1, 32)
-        gx, gy, _ = session.timeline.state.grid
-        cta = (number % gx, number // gx % gy, number // (gx * gy))
+        cta = session.timeline.state.cta_of(number)
         if (session.thread.cta, session.thread.warp) != (cta, warp) and not session.timeline.ended:
             session.focus(cta, warp)
 

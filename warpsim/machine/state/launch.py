@@ -185,6 +185,15 @@ class LaunchState:
         """CTAs of a cluster along each axis."""
         return self.settings.cluster or (1, 1, 1)
 
+    def number_of(self, cta: Dims) -> int:
+        """The linear number of a CTA."""
+        return cta[0] + self.grid[0] * (cta[1] + self.grid[1] * cta[2])
+
+    def cta_of(self, number: int) -> Dims:
+        """The CTA of a linear number."""
+        gx, gy, _ = self.grid
+        return number % gx, number // gx % gy, number // (gx * gy)
+
     @property
     def n_ctas(self) -> int:
         """CTAs of the grid."""
