@@ -291,13 +291,13 @@ def test_engines_and_workers(monkeypatch):
     assert chosen_engine("compiled") == "compiled"
     assert workers_of(device, None, None, "auto") == workers_of(device, 1, None, "auto") == (None, 1)
     threads, count = workers_of(device, 2, None, "compiled")
-    assert (threads, count) == (device.threads(2), 2)
-    assert device.threads(2) is device.threads(2) is not device.threads(3)
+    assert (threads, count) == (device.workers(2, threads=True), 2)
+    assert threads is device.workers(2, threads=True) is not device.workers(3, threads=True)
     processes, count = workers_of(device, 3, None, "auto")
-    assert (processes, count) == (device.processes(3), 3)
-    assert device.processes(3) is not device.processes(2)
+    assert (processes, count) == (device.workers(3, threads=False), 3)
+    assert device.workers(3, threads=False) is not device.workers(2, threads=False)
     monkeypatch.setenv("WARPSIM_WORKERS", "2")
-    assert workers_of(device, None, None, "auto") == (device.processes(2), 2)
+    assert workers_of(device, None, None, "auto") == (device.workers(2, threads=False), 2)
     assert workers_of(device, 1, None, "auto") == (None, 1)
     for word in ("two", "0", "1025"):
         monkeypatch.setenv("WARPSIM_WORKERS", word)

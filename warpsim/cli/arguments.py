@@ -43,40 +43,23 @@ class Argument:
 
 
 @frozen(eq=False)
-class MapArgument:
-    """A tensor map of an array, and the other arguments of `TensorMap`."""
+class ObjectArgument:
+    """A tensor map, texture or surface of an array: the class in `warpsim`, and its other arguments."""
 
+    kind: str
     source: Argument
     options: Mapping[str, Any]
 
     def arrays(self) -> Iterator[Argument]:
-        """The array that it describes."""
+        """The array."""
         return self.source.arrays()
 
     def made(self, place: Place) -> Any:
-        """A `TensorMap`."""
-        from warpsim.host.tensor_map import TensorMap
+        """A `TensorMap`, `Texture` or `Surface`."""
+        from warpsim.host import tensor_map, texture
 
-        return TensorMap(self.source.made(place), **self.options)
-
-
-@frozen(eq=False)
-class ImageArgument:
-    """A texture or a surface of an array, and the other arguments of `Texture` or `Surface`."""
-
-    kind: str
-    source: Argument
-    options: Mapping[str, int | str]
-
-    def arrays(self) -> Iterator[Argument]:
-        """The array that it shows."""
-        return self.source.arrays()
-
-    def made(self, place: Place) -> object:
-        """A `Texture` or a `Surface`."""
-        from warpsim.host import texture
-
-        return getattr(texture, self.kind.capitalize())(self.source.made(place), **self.options)
+        made = tensor_map.TensorMap if self.kind == "TensorMap" else getattr(texture, self.kind)
+        return made(self.source.made(place), **self.options)
 
 
 @frozen(eq=False)
@@ -94,8 +77,8 @@ class StructArgument:
         return _laid_out(self.fields, place)[1]
 
 
-Given = Argument | MapArgument | ImageArgument | StructArgument
-Field = bytes | Argument | MapArgument | list["Field"] | dict[str, "Field"]
+Given = Argument | ObjectArgument | StructArgument
+Field = bytes | Argument | ObjectArgument | list["Field"] | dict[str, "Field"]
 """A number as its bytes, raw bytes, an array for a pointer to it, a tensor map, an array of fields, a struct."""
 
 
@@ -215,7 +198,7 @@ _WORDS = {
 _OPTION = re.compile(rf":({'|'.join([*_DIMS, *_WORDS])})=([^:=]+)")
 
 
-def _tensor_map(text: str, named: Mapping[str, Argument]) -> MapArgument:
+def _tensor_map(text: str, named: Mapping[str, Argument]) -> ObjectArgument:
     """Parse ``A:box=64x64:swizzle=128B``; ``A`` is the name of an array, or an array as an argument."""
     given = dict(_OPTION.findall(text))
     held = _array(_OPTION.sub("", text), named)
@@ -226,7 +209,7 @@ def _tensor_map(text: str, named: Mapping[str, Argument]) -> MapArgument:
     options: dict[str, Any] = {"global_dim": shape[::-1], "global_strides": strides}
     options |= {_DIMS[key]: dims(value) for key, value in given.items() if key in _DIMS}
     options |= {_WORDS[key]: value for key, value in given.items() if key in _WORDS}
-    return MapArgument(held, options)
+    return ObjectArgument("TensorMap", held, options)
 
 
 def _array(source: str, named: Mapping[str, Argument]) -> Argument:
@@ -243,21 +226,21 @@ _SHAPE: dict[str, Callable[[str], int | str]] = {"dims": int, "channels": int, "
 _READ: dict[str, Callable[[str], int | str]] = {
     "filter": str, "address": str, "normalized": int, "integer": int, "srgb": int, "seamless": int, "samples": int
 }  # fmt: skip
-_IMAGES = {"texture": {**_SHAPE, **_READ}, "surface": _SHAPE}
+_IMAGES = {"Texture": {**_SHAPE, **_READ}, "Surface": _SHAPE}
 
 
-def _image(kind: str, text: str, named: Mapping[str, Argument]) -> ImageArgument:
+def _image(kind: str, text: str, named: Mapping[str, Argument]) -> ObjectArgument:
     """Parse ``A:dims=1:filter=linear``; a yes is 1, as in ``normalized=1``."""
     readers = _IMAGES[kind]
     option = re.compile(rf":({'|'.join(readers)})=([^:=]+)")
     options = {key: readers[key](value) for key, value in option.findall(text)}
-    return ImageArgument(kind, _array(option.sub("", text), named), options)
+    return ObjectArgument(kind, _array(option.sub("", text), named), options)
 
 
 _OBJECTS: dict[str, Callable[[str, Mapping[str, Argument]], Given]] = {
     "tensormap": _tensor_map,
-    "texture": partial(_image, "texture"),
-    "surface": partial(_image, "surface"),
+    "texture": partial(_image, "Texture"),
+    "surface": partial(_image, "Surface"),
 }
 
 
@@ -287,13 +270,13 @@ def _fields(described: object, named: Mapping[str, Argument]) -> Field:
     found = argument(described, named)
     if isinstance(found, StructArgument):
         return found.fields
-    if isinstance(found, ImageArgument):
+    if isinstance(found, ObjectArgument) and found.kind != "TensorMap":
         raise Unusable(
             f"{described!r}: a struct cannot hold a texture or a surface here; pass it as an argument of its own"
         )
     kind = described.partition(":")[0]
     dtype = _type_of(kind)
-    if isinstance(found, MapArgument) or dtype is None:
+    if isinstance(found, ObjectArgument) or dtype is None:
         return found
     kind = "s" if kind[0] == "i" else "f" if kind[0] == "f" else "u" if dtype.kind == "u" else "s"
     return pack_scalar(found.value, kind, 8 * dtype.itemsize)
@@ -318,7 +301,7 @@ def _laid_out(field: Field, place: Place) -> tuple[int, bytes]:
         return alignment, data + bytes(-len(data) % alignment)
     if isinstance(field, bytes):
         return len(field), field
-    if isinstance(field, MapArgument):
+    if isinstance(field, ObjectArgument):
         return MAP_ALIGNMENT, bytes(field.made(place))
     made = field.made(place)
     return (1, made) if isinstance(made, bytes) else (POINTER, int(made.ptr).to_bytes(POINTER, "little"))

@@ -410,25 +410,18 @@ class RegisterWatch:
 
     def __init__(self, target: RegisterTarget) -> None:
         self.target = target
-        self._writes: dict[int, bool] = {}
         self._before: list[tuple[Machine, Focus, Array, Array]] = []
 
     def changed(self, machine: Machine, group: Group, instruction: Instruction) -> Change | None:
         """The old and new value if the last step changed it, else None. Notes the step that comes next."""
         found = next((change for before in self._before if (change := self._compare(*before)) is not None), None)
         self._before = []
-        if self._may_write(instruction) and group.plan.function.name == self.target.function:
-            watched = self.target.focus
+        target, watched = self.target, self.target.focus
+        if group.plan.function.name == target.function and may_write(instruction, target.register.index):
             for focus in warps_in(machine, group):
                 if watched is None or (watched.cta, watched.warp) == (focus.cta, focus.warp):
                     at = places(machine, group, focus)
                     self._before.append((machine, focus, at >= 0, self._values(group, at)))
-        return found
-
-    def _may_write(self, instruction: Instruction) -> bool:
-        found = self._writes.get(id(instruction))
-        if found is None:
-            found = self._writes[id(instruction)] = may_write(instruction, self.target.register.index)
         return found
 
     def _values(self, group: Group, at: Array) -> Array:

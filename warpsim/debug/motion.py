@@ -193,15 +193,7 @@ def reverse(position: Position) -> Stop:
         and holds(timeline.machine, timeline.group, at.focus)
     ):
         position.thread = at.focus
-    return position.stopped(
-        at.reason,
-        refocus=at.reason != "breakpoint",
-        number=at.number,
-        old=at.old,
-        new=at.new,
-        event=at.event,
-        finding=at.finding,
-    )
+    return position.stopped(at.reason, refocus=at.reason != "breakpoint", **at.found)
 
 
 def _go_back(position: Position, step: int | None, was: int) -> Stop:
@@ -314,7 +306,7 @@ def _report(position: Position, reason: str, stops: _Stops) -> Stop:
     hit = stops.hit
     if reason == "hit" and hit is not None:
         position.thread = hit.focus
-        return position.stopped(hit.reason, number=hit.number, old=hit.old, new=hit.new, event=hit.event)
+        return position.stopped(hit.reason, **hit.found)
     if reason == "hit":
         return position.stopped("step", refocus=position.group_state() is None)
     return position.stopped(reason, refocus=True)
@@ -334,6 +326,11 @@ class _Hit:
     new: ArrayLike | None = None
     event: str = ""
     finding: Finding | None = None
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What a `Stop` says of it besides the reason."""
+        return attrs.asdict(self, recurse=False, filter=attrs.filters.exclude("reason", "focus"))
 
 
 def place_of(machine: Machine, group: Group) -> tuple[object, ...]:

@@ -147,15 +147,10 @@ def _values(position: Position, names: list[str], lane: int) -> Iterator[tuple[s
 
 def _writes_register(target: RegisterTarget, who: Focus) -> StopTest:
     """Make a test of whether a step writes a register of a thread."""
-    writes: dict[int, bool] = {}
 
     def asked(machine: Machine, group: Group, instruction: Instruction) -> int:
-        known = writes.get(id(instruction))
-        if known is None:
-            known = writes[id(instruction)] = target.register.index in instruction.writes
-        if not known or group.plan.function.name != target.function or not holds(machine, group, who):
-            return 0
-        return int(_passes(machine, group, instruction, who))
+        written = target.register.index in instruction.writes and group.plan.function.name == target.function
+        return int(written and holds(machine, group, who) and _passes(machine, group, instruction, who))
 
     return asked
 

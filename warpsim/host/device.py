@@ -66,8 +66,7 @@ class Device:
         self.numerics = choice("numerics", numerics, ("exact", "ieee"))
         self.memory = GlobalMemory()
         self.checks: Checks = None
-        self._processes: dict[int, Processes] = {}
-        self._threads: dict[int, Threads] = {}
+        self._workers: dict[tuple[bool, int], Processes | Threads] = {}
         self.max_seconds: float | None = None
         if stdout is not None and not callable(stdout):
             raise LaunchError(f"stdout must be something to call with text, not {shown(stdout)}")
@@ -83,25 +82,14 @@ class Device:
         """Largest shared memory of a CTA, in bytes."""
         return SHARED_LIMIT[self.sm] * 1024
 
-    def processes(self, count: int) -> Processes:
-        """Local processes that run parts of launches. They end with the device."""
-        from warpsim.parallel.processes import Processes
+    def workers(self, count: int, *, threads: bool) -> Processes | Threads:
+        """Local processes or threads that run parts of launches. They end with the device."""
+        from warpsim.parallel.processes import Processes, Threads
 
         with self.lock:
-            found = self._processes.get(count)
-            if found is None:
-                found = self._processes[count] = Processes(count)
-            return found
-
-    def threads(self, count: int) -> Threads:
-        """Threads that run parts of launches. They end with the device."""
-        from warpsim.parallel.processes import Threads
-
-        with self.lock:
-            found = self._threads.get(count)
-            if found is None:
-                found = self._threads[count] = Threads(count)
-            return found
+            if (threads, count) not in self._workers:
+                self._workers[threads, count] = (Threads if threads else Processes)(count)
+            return self._workers[threads, count]
 
     @property
     def lock(self) -> threading.RLock:

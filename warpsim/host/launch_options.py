@@ -184,4 +184,4 @@ def workers_of(device: Device, workers: int | None, executor: Any, engine: str) 
         return executor, count or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
     if count is None or count == 1:
         return None, 1
-    return device.threads(count) if engine == "compiled" else device.processes(count), count
+    return device.workers(count, threads=engine == "compiled"), count

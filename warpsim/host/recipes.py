@@ -116,23 +116,6 @@ def recipe(
     return made
 
 
-def _unit(words: Array) -> Array:
-    """Multiples of 2**-53 in [0, 1)."""
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _full(words: Array, dtype: DType, value: float) -> Array:
-    return np.full(words.shape, value).astype(dtype)
-
-
-def _arange(words: Array, dtype: DType, start: float, step: float) -> Array:
-    return (start + step * np.arange(len(words), dtype=np.float64)).astype(dtype)
-
-
-def _uniform(words: Array, dtype: DType, low: float, high: float) -> Array:
-    return (low + (high - low) * _unit(words)).astype(dtype)
-
-
 def _normal(words: Array, dtype: DType, mean: float, deviation: float) -> Array:
     """The sum of four uniform 16-bit numbers, with variance 1: exact, where a logarithm would differ between machines."""
     parts = [(words >> np.uint64(16 * i)) & np.uint64(0xFFFF) for i in range(4)]
@@ -173,9 +156,16 @@ def _hurtful(words: Array, dtype: DType) -> Array:
 
 GENERATORS: dict[str, tuple[Callable[..., Array], dict[str, float]]] = {
     "zeros": (lambda words, dtype: np.zeros(words.shape, dtype), {}),
-    "full": (_full, {"value": 0.0}),
-    "arange": (_arange, {"start": 0.0, "step": 1.0}),
-    "uniform": (_uniform, {"low": 0.0, "high": 1.0}),
+    "full": (lambda words, dtype, value: np.full(words.shape, value).astype(dtype), {"value": 0.0}),
+    "arange": (
+        lambda words, dtype, start, step: (start + step * np.arange(len(words), dtype=np.float64)).astype(dtype),
+        {"start": 0.0, "step": 1.0},
+    ),
+    "uniform": (
+        # multiples of 2**-53 in [0, 1)
+        lambda words, dtype, low, high: (low + (high - low) * ((words >> np.uint64(11)) * 2.0**-53)).astype(dtype),
+        {"low": 0.0, "high": 1.0},
+    ),
     "normal": (_normal, {"mean": 0.0, "deviation": 1.0}),
     "integers": (_integers, {"low": 0.0, "high": 15.0}),
     "bits": (_bits, {}),
