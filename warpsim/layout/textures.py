@@ -24,42 +24,6 @@ MOST_LEVELS = 16
 MAGIC = 0x5445585455524531
 HANDLE_STEP = 512
 """Bytes from one handle to the next; a block is smaller."""
-BLOCK = np.dtype(
-    [
-        ("magic", "<u8"),
-        ("levels", "<u8", MOST_LEVELS),
-        ("object", "<u8"),
-        ("size", "<u4", 3),
-        ("pitch", "<u4"),
-        ("row", "<u4"),
-        ("layers", "<u4"),
-        ("n_levels", "<u4"),
-        ("kind", "u1"),
-        ("format", "u1"),
-        ("channels", "u1"),
-        ("rank", "u1"),
-        ("faces", "u1"),
-        ("address", "u1", 3),
-        ("linear", "u1"),
-        ("mip_linear", "u1"),
-        ("integer", "u1"),
-        ("fraction", "u1"),
-        ("normalized", "u1"),
-        ("srgb", "u1"),
-        ("seamless", "u1"),
-        ("forced", "u1"),
-        ("named", "u1"),
-        ("buffer", "u1"),
-        ("samples", "u1"),
-        ("anisotropy", "u1"),
-        ("data_type", "<u4"),
-        ("order", "<u4"),
-        ("bias", "<f4"),
-        ("least", "<f4"),
-        ("most", "<f4"),
-        ("border", "<f4", 4),
-    ]
-)
 
 
 @frozen
@@ -146,8 +110,15 @@ def fields_of(given: Mapping[str, object], levels: Sequence[int]) -> Fields:
 
 
 _OF_A_LAUNCH = ("levels", "object", "named")
-_SPECIAL = ("magic", "levels", "n_levels", "kind", "format", "address")
-_PLAIN = tuple(name for name in BLOCK.names or () if name not in _SPECIAL)
+_NUMBERS = {"int": "<u4", "bool": "u1", "float": "<f4"}
+_OTHERS: dict[str, tuple[str, tuple[int, ...]]] = {
+    **{"kind": ("u1", ()), "format": ("u1", ()), "address": ("u1", (3,)), "size": ("<u4", (3,))},
+    **{"border": ("<f4", (4,)), "object": ("<u8", ()), "levels": ("<u8", (MOST_LEVELS,))},
+}
+"""What a block holds of a field: numbers by their types, others by their names."""
+_HELD = {f.name: _OTHERS.get(f.name) or (_NUMBERS[str(f.type)], ()) for f in attrs.fields(Fields)}
+BLOCK = np.dtype([("magic", "<u8"), ("n_levels", "<u4"), *((name, *held) for name, held in _HELD.items())], align=True)
+_PLAIN = tuple(f.name for f in attrs.fields(Fields) if f.name not in ("levels", "kind", "format", "address"))
 _FLAGS = tuple(field.name for field in attrs.fields(Fields) if isinstance(field.default, bool))
 
 
