@@ -23,9 +23,9 @@ from warpsim.report.profile import Profile
 from warpsim.trace.rows import Flight
 
 
-@frozen(eq=False)
-class Recording:
-    """A launch, step by step.
+@frozen(eq=False, repr=False)
+class Trace:
+    """A launch, step by step; `save` writes it for a browser or for Perfetto.
 
     Attributes:
         profile: what every line did, in all CTAs.
@@ -55,96 +55,6 @@ class Recording:
     marks: tuple[tuple[int, ...], ...]
     findings: tuple[tuple[int, Finding], ...]
     full: bool
-
-
-def page(kernel: str, facts: Iterable[str], record: dict[str, object]) -> str:
-    """Render the page from a trace's plain data."""
-    files = resources.files("warpsim.trace")
-    data = json.dumps(record, separators=(",", ":")).replace("<", "\\u003c")
-    frame = files.joinpath("page.html").read_text(encoding="utf-8")
-    body = frame.replace("KERNEL", html.escape(kernel)).replace("FACTS", html.escape(" · ".join(facts)))
-    style, script = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    return pages.page(
-        f"trace of {kernel}", f"{body}<script type=application/json id=data>{data}</script>", style, script
-    )
-
-
-MOST = 500_000
-"""Most slices of single steps; in longer traces, a slice is a run of steps by the same threads."""
-
-
-def events(trace: Recording) -> list[dict[str, object]]:
-    """Make a process for each CTA, a thread for each of its warps, and asynchronous events for operations in flight."""
-    ctas = list(dict.fromkeys(warp[:3] for warp in trace.warps))
-    process = {cta: number + 1 for number, cta in enumerate(ctas)}
-    out: list[dict[str, object]] = []
-    for cta in ctas:
-        out.append({"ph": "M", "name": "process_name", "pid": process[cta], "args": {"name": f"CTA {cta}"}})
-    for x, y, z, warp in trace.warps:
-        out.append(
-            {
-                "ph": "M",
-                "name": "thread_name",
-                "pid": process[x, y, z],
-                "tid": warp + 1,
-                "args": {"name": f"warp {warp}"},
-            }
-        )
-
-    def place(row: int) -> dict[str, object]:
-        x, y, z, warp = trace.warps[row]
-        return {"pid": process[x, y, z], "tid": warp + 1}
-
-    for name, start, end, rows, args in _slices(trace):
-        out += [{"ph": "X", "name": name, "ts": start, "dur": end - start, "args": args, **place(row)} for row in rows]
-    for rows, start, end, what in trace.waits:  # beside the instructions, some of which poll
-        span: dict[str, object] = {"cat": "wait", "name": f"waits for {what}"}
-        for row in rows:
-            identity: dict[str, object] = {"id": f"wait{row}", **place(row)}
-            out += [{"ph": "b", "ts": start, **span, **identity}, {"ph": "e", "ts": end, **span, **identity}]
-    last = len(trace.steps)
-    for number, flight in enumerate(trace.flights):
-        instruction = trace.instructions[flight.instruction]
-        span = {
-            "cat": "in flight",
-            "name": f"{flight.kind}: {instruction.text}",
-            "id": f"flight{number}",
-            **place(flight.row),
-        }
-        args = {"bytes": flight.nbytes, "shared": f"0x{flight.low:x}-0x{flight.high:x}", "line": instruction.span.line}
-        out.append({"ph": "b", "ts": flight.issued, "args": args, **span})
-        out.append({"ph": "e", "ts": last if flight.visible < 0 else flight.visible, **span})
-    for step, finding in trace.findings:
-        pid = 1 if finding.cta is None else process.get(finding.cta, 1)
-        more = {"pid": pid, "tid": (finding.warp or 0) + 1, "args": {"text": describe(finding)}}
-        out.append({"ph": "i", "s": "g", "name": f"{finding.severity}: {finding.rule}", "ts": step, **more})
-    return out
-
-
-def _slices(trace: Recording) -> list[tuple[str, int, int, tuple[int, ...], dict[str, object]]]:
-    single = sum((last - first) * len(trace.crews[crew][0]) for first, last, crew in trace.runs) <= MOST
-    out: list[tuple[str, int, int, tuple[int, ...], dict[str, object]]] = []
-    for first, last, crew in trace.runs:
-        rows = trace.crews[crew][0]
-        if not single:
-            lines = [trace.instructions[trace.steps[step]].span.line for step in (first, last - 1)]
-            out.append((f"lines {lines[0]} to {lines[1]}", first, last, rows, {}))
-            continue
-        for step in range(first, last):
-            instruction = trace.instructions[trace.steps[step]]
-            args: dict[str, object] = {"line": instruction.span.line}
-            if instruction.source is not None:
-                args["source"] = source_name(instruction.source)
-            out.append((instruction.text, step, step + 1, rows, args))
-    return out
-
-
-CLASSES = ("arithmetic", "control", "memory", "shared", "async", "matrix", "barrier", "wait")
-"""Classes of instructions, in the order of precedence for a picture that has room for one."""
-
-
-class Trace(Recording):
-    """A launch, step by step; `save` writes it for a browser or for Perfetto."""
 
     def __repr__(self) -> str:
         return f"Trace({self.profile.kernel!r}, {len(self.steps)} steps of {len(self.warps)} warps)"
@@ -213,6 +123,92 @@ class Trace(Recording):
                 for file in {line.source[0] for line in profile.lines if line.source}
             },
         }
+
+
+def page(kernel: str, facts: Iterable[str], record: dict[str, object]) -> str:
+    """Render the page from a trace's plain data."""
+    files = resources.files("warpsim.trace")
+    data = json.dumps(record, separators=(",", ":")).replace("<", "\\u003c")
+    frame = files.joinpath("page.html").read_text(encoding="utf-8")
+    body = frame.replace("KERNEL", html.escape(kernel)).replace("FACTS", html.escape(" · ".join(facts)))
+    style, script = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    return pages.page(
+        f"trace of {kernel}", f"{body}<script type=application/json id=data>{data}</script>", style, script
+    )
+
+
+MOST = 500_000
+"""Most slices of single steps; in longer traces, a slice is a run of steps by the same threads."""
+
+
+def events(trace: Trace) -> list[dict[str, object]]:
+    """Make a process for each CTA, a thread for each of its warps, and asynchronous events for operations in flight."""
+    ctas = list(dict.fromkeys(warp[:3] for warp in trace.warps))
+    process = {cta: number + 1 for number, cta in enumerate(ctas)}
+    out: list[dict[str, object]] = []
+    for cta in ctas:
+        out.append({"ph": "M", "name": "process_name", "pid": process[cta], "args": {"name": f"CTA {cta}"}})
+    for x, y, z, warp in trace.warps:
+        out.append(
+            {
+                "ph": "M",
+                "name": "thread_name",
+                "pid": process[x, y, z],
+                "tid": warp + 1,
+                "args": {"name": f"warp {warp}"},
+            }
+        )
+
+    def place(row: int) -> dict[str, object]:
+        x, y, z, warp = trace.warps[row]
+        return {"pid": process[x, y, z], "tid": warp + 1}
+
+    for name, start, end, rows, args in _slices(trace):
+        out += [{"ph": "X", "name": name, "ts": start, "dur": end - start, "args": args, **place(row)} for row in rows]
+    for rows, start, end, what in trace.waits:  # beside the instructions, some of which poll
+        span: dict[str, object] = {"cat": "wait", "name": f"waits for {what}"}
+        for row in rows:
+            identity: dict[str, object] = {"id": f"wait{row}", **place(row)}
+            out += [{"ph": "b", "ts": start, **span, **identity}, {"ph": "e", "ts": end, **span, **identity}]
+    last = len(trace.steps)
+    for number, flight in enumerate(trace.flights):
+        instruction = trace.instructions[flight.instruction]
+        span = {
+            "cat": "in flight",
+            "name": f"{flight.kind}: {instruction.text}",
+            "id": f"flight{number}",
+            **place(flight.row),
+        }
+        args = {"bytes": flight.nbytes, "shared": f"0x{flight.low:x}-0x{flight.high:x}", "line": instruction.span.line}
+        out.append({"ph": "b", "ts": flight.issued, "args": args, **span})
+        out.append({"ph": "e", "ts": last if flight.visible < 0 else flight.visible, **span})
+    for step, finding in trace.findings:
+        pid = 1 if finding.cta is None else process.get(finding.cta, 1)
+        more = {"pid": pid, "tid": (finding.warp or 0) + 1, "args": {"text": describe(finding)}}
+        out.append({"ph": "i", "s": "g", "name": f"{finding.severity}: {finding.rule}", "ts": step, **more})
+    return out
+
+
+def _slices(trace: Trace) -> list[tuple[str, int, int, tuple[int, ...], dict[str, object]]]:
+    single = sum((last - first) * len(trace.crews[crew][0]) for first, last, crew in trace.runs) <= MOST
+    out: list[tuple[str, int, int, tuple[int, ...], dict[str, object]]] = []
+    for first, last, crew in trace.runs:
+        rows = trace.crews[crew][0]
+        if not single:
+            lines = [trace.instructions[trace.steps[step]].span.line for step in (first, last - 1)]
+            out.append((f"lines {lines[0]} to {lines[1]}", first, last, rows, {}))
+            continue
+        for step in range(first, last):
+            instruction = trace.instructions[trace.steps[step]]
+            args: dict[str, object] = {"line": instruction.span.line}
+            if instruction.source is not None:
+                args["source"] = source_name(instruction.source)
+            out.append((instruction.text, step, step + 1, rows, args))
+    return out
+
+
+CLASSES = ("arithmetic", "control", "memory", "shared", "async", "matrix", "barrier", "wait")
+"""Classes of instructions, in the order of precedence for a picture that has room for one."""
 
 
 def class_of(traits: Traits) -> str:
