@@ -149,7 +149,6 @@ def record(
     device = options.get("device") or kernel.module.device
     if not isinstance(device, Device):
         raise LaunchError(f"device must be a warpsim.Device, not {device!r}")
-    name = named(directory).name
     grid3, block3 = dims("grid", grid), dims("block", block)
     with device.lock:
         launched = Description(kernel, args, device)
@@ -158,52 +157,10 @@ def record(
         except WarpsimError as problem:
             if not isinstance(problem, LaunchError):
                 with contextlib.suppress(LaunchError):  # report the launch's own failure instead
-                    _write(launched, directory, name, grid3, block3, note, check, options, None)
+                    launched.write(directory, grid3, block3, note, check or {}, options, None)
             raise
-        _write(launched, directory, name, grid3, block3, note, check, options, result)
+        launched.write(directory, grid3, block3, note, check or {}, options, result)
     return result
-
-
-def _write(
-    launched: Description,
-    directory: str | os.PathLike[str],
-    name: str,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    note: str,
-    check: dict[str, JsonObject] | None,
-    options: Keywords,
-    result: LaunchResult | None,
-) -> None:
-    kernel, device = launched.kernel, launched.device
-    described, data = launched.describe(ended=result is not None)
-    kept = {key: _word(options[key]) for key in KEPT if options.get(key) not in (None, "eager")}
-    if device.numerics != "exact":
-        kept["numerics"] = device.numerics
-    cluster = options.get("cluster")
-    unknown = set(check or {}) - {b["name"] for b in described["buffers"]}
-    if unknown:
-        known = ", ".join(b["name"] for b in described["buffers"])
-        raise LaunchError(f"check= names unknown buffers {', '.join(sorted(unknown))}; buffers: {known}")
-    description = {
-        "format": FORMAT,
-        "name": name,
-        "origin": f"warpsim {VERSION}",
-        "note": note,
-        "entry": kernel.name,
-        "target": kernel.module.target,
-        "grid": list(grid),
-        "block": list(block),
-        "cluster": None if cluster is None else list(dims("cluster", cluster)),
-        "cooperative": bool(options.get("cooperative", False)),
-        "dynamic_smem": int(options.get("shared_mem", 0)),
-        **({"options": kept} if kept else {}),
-        **described,
-        "check": {**described["check"], **(check or {})},
-        "simulated": {"warpsim": VERSION, "device": device.target},
-    }
-    stdout = result.stdout if result is not None and result.stdout else None
-    write_case(directory, description, data, kernel.module.program.source, stdout)
 
 
 def _word(value: object) -> object:
@@ -493,6 +450,44 @@ class Description:
                     yield variable.name, allocation.data
 
     # ---- the case ----------------------------------------------------------------------------
+
+    def write(
+        self,
+        directory: str | os.PathLike[str],
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        note: str,
+        check: dict[str, JsonObject],
+        options: Keywords,
+        result: LaunchResult | None,
+    ) -> None:
+        """Write the case of a launch with these options; ``result`` is None if it failed."""
+        described, data = self.describe(ended=result is not None)
+        kept = {key: _word(options[key]) for key in KEPT if options.get(key) not in (None, "eager")}
+        if self.device.numerics != "exact":
+            kept["numerics"] = self.device.numerics
+        cluster, known = options.get("cluster"), [b["name"] for b in described["buffers"]]
+        if unknown := set(check) - set(known):
+            raise LaunchError(f"check= names unknown buffers {', '.join(sorted(unknown))}; buffers: {', '.join(known)}")
+        description = {
+            "format": FORMAT,
+            "name": named(directory).name,
+            "origin": f"warpsim {VERSION}",
+            "note": note,
+            "entry": self.kernel.name,
+            "target": self.kernel.module.target,
+            "grid": list(grid),
+            "block": list(block),
+            "cluster": None if cluster is None else list(dims("cluster", cluster)),
+            "cooperative": bool(options.get("cooperative", False)),
+            "dynamic_smem": int(options.get("shared_mem", 0)),
+            **({"options": kept} if kept else {}),
+            **described,
+            "check": {**described["check"], **check},
+            "simulated": {"warpsim": VERSION, "device": self.device.target},
+        }
+        stdout = result.stdout if result is not None and result.stdout else None
+        write_case(directory, description, data, self.kernel.module.program.source, stdout)
 
     def describe(self, *, ended: bool) -> tuple[JsonObject, dict[str, Array]]:
         """Describe buffers, variables, parameters and arrays. ``ended``: the launch completed and has outputs."""
