@@ -12,6 +12,7 @@ from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort
 from warpsim.isa.spec import Gate, Op, instruction
 from warpsim.isa.traits import Access, Traits
 from warpsim.numerics import floating
+from warpsim.numerics.arrays import halves, join
 from warpsim.numerics.convert import to_half
 from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
@@ -238,14 +239,6 @@ def atom_cas(
 # ---- updates: the new value of an element, from the old value and the operands ------------------------
 
 
-def _increment(old: Lanes, b: Lanes) -> Lanes:
-    return np.where(old >= b, np.uint32(0), old + np.uint32(1))
-
-
-def _decrement(old: Lanes, b: Lanes) -> Lanes:
-    return np.where((old == 0) | (old > b), b, old - np.uint32(1))
-
-
 def _add_unquieted(old: Lanes, b: Lanes) -> Lanes:
     """f64 add in global memory, as on an H100: a NaN is kept unchanged, the operand's before the old value's."""
     total = floating.add(old, b).view(np.uint64)
@@ -270,8 +263,8 @@ UPDATES: dict[str, Update] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "add": _add,
-    "inc": _increment,
-    "dec": _decrement,
+    "inc": lambda old, b: np.where(old >= b, np.uint32(0), old + np.uint32(1)),
+    "dec": lambda old, b: np.where((old == 0) | (old > b), b, old - np.uint32(1)),
     "min": np.minimum,
     "max": np.maximum,
     "exch": lambda old, b: b,
@@ -314,12 +307,7 @@ class Reduction:
             return None
         if type.name not in ("f16", "bf16"):
             return add_flushed if flush and self.operation == "add" else UPDATES[self.operation]
-        combine = _HALF_UPDATES[self.operation]
-
-        def update(old: Lanes, b: Lanes) -> Lanes:
-            return to_half(combine(old.astype(np.float32), b.astype(np.float32)), type.dtype, "rn")
-
-        return update
+        return functools.partial(_combine_halves, _HALF_UPDATES[self.operation])
 
 
 def shared_update(op: Op) -> Update | None:
@@ -333,35 +321,23 @@ def shared_update(op: Op) -> Update | None:
 def half_update(op: Op) -> Update:
     """The update of .f16 and .bf16, single or packed; subnormals are kept."""
     half = TYPES[op.type.name.removesuffix("x2")].dtype
-    combine = _HALF_UPDATES[op.op]
-
-    def one(old: Lanes, b: Lanes) -> Lanes:
-        x, y = old.view(half).astype(np.float32), b.view(half).astype(np.float32)
-        return to_half(combine(x, y), half, "rn").view(np.uint16)
+    one = functools.partial(_combine_halves, _HALF_UPDATES[op.op])
 
     def update(old: Lanes, b: Lanes) -> Lanes:
         if old.dtype.itemsize == 2:
-            return one(old, b)
-        low = one(old.astype(np.uint16), b.astype(np.uint16))
-        high = one((old >> np.uint32(16)).astype(np.uint16), (b >> np.uint32(16)).astype(np.uint16))
-        return low.astype(np.uint32) | (high.astype(np.uint32) << np.uint32(16))
+            return one(old.view(half), b.view(half)).view(np.uint16)
+        return join(*map(one, halves(old, half), halves(b, half)))
 
     return update
 
 
-def _half_add(x: Lanes, y: Lanes) -> Lanes:
-    return floating.odd_sum(x.astype(np.float64), y.astype(np.float64))
+def _combine_halves(combine: Update, old: Lanes, b: Lanes) -> Lanes:
+    return to_half(combine(old.astype(np.float32), b.astype(np.float32)), old.dtype, "rn")
 
 
-def _half_min(x: Lanes, y: Lanes) -> Lanes:
-    """The minimum, with -0 below +0; of a number and a NaN, the number."""
-    first = (x < y) | np.isnan(y) | ((x == y) & np.signbit(x))
-    return np.where(first, x, y)
-
-
-def _half_max(x: Lanes, y: Lanes) -> Lanes:
-    first = (x > y) | np.isnan(y) | ((x == y) & np.signbit(y))
-    return np.where(first, x, y)
-
-
-_HALF_UPDATES: dict[str, Update] = {"add": _half_add, "min": _half_min, "max": _half_max}
+_HALF_UPDATES: dict[str, Update] = {
+    "add": lambda x, y: floating.odd_sum(x.astype(np.float64), y.astype(np.float64)),
+    "min": functools.partial(floating.extreme, is_least=True),
+    "max": functools.partial(floating.extreme, is_least=False),
+}
+"""On halves widened to f32."""

@@ -272,15 +272,6 @@ def mma_f64(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     return scattered(op, d, n, m)
 
 
-def integer_shapes(eight: str, four: str) -> Callable[[Op], str | None]:
-    """Make a ``legal`` function for integer types, by their width."""
-    return _shapes(s8=eight, u8=eight, s4=four, u4=four)
-
-
-def _integer_gate(op: Op) -> Gate:
-    return (75, (6, 5)) if op.shape.startswith("m8") else (80, (7, 0))
-
-
 @_mma(
     """
     mma.sync.aligned.shape.row.col{.satfinite}.dtype.atype.btype.ctype d, a, b, c;
@@ -292,8 +283,11 @@ def _integer_gate(op: Op) -> Gate:
     checked_as=dict.fromkeys("ab", lambda op: ".u32" if op.shape == "m8n8k16" else None),  # the assembler's oldest form
     single={"b": 100},
     no_specials=dict.fromkeys("abc", lambda op: 90 if op.atype.bits == 4 else None),
-    legal=integer_shapes("m8n8k16 m16n8k16 m16n8k32", "m8n8k32 m16n8k32 m16n8k64"),
-    gate=_integer_gate,
+    legal=_shapes(
+        **dict.fromkeys(("s8", "u8"), "m8n8k16 m16n8k16 m16n8k32"),
+        **dict.fromkeys(("s4", "u4"), "m8n8k32 m16n8k32 m16n8k64"),
+    ),
+    gate=lambda op: (75, (6, 5)) if op.shape.startswith("m8") else (80, (7, 0)),
 )
 def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = A * B + C on integers."""
