@@ -234,13 +234,13 @@ class Cuda:
         running = {part.cta for part in session.warps()}
         states = []
         for number in range(state.n_ctas):
-            cta = _index(number, state.grid)
+            cta = state.cta_of(number)
             states.append("running" if cta in running else "done" if session.has_begun(cta) else "not begun")
         rows, start = [], 0
-        focus = session._number(session.thread.cta)
+        focus = state.number_of(session.thread.cta)
         for number in range(1, len(states) + 1):
             if number == len(states) or states[number] != states[start]:
-                ends = _dims(_index(start, state.grid)), _dims(_index(number - 1, state.grid))
+                ends = _dims(state.cta_of(start)), _dims(state.cta_of(number - 1))
                 rows.append(_Row((*ends, str(number - start), states[start]), here=start <= focus < number))
                 start = number
         self._table(("BlockIdx", "To BlockIdx", "Count", "State"), rows, "")
