@@ -306,7 +306,7 @@ def _report(position: Position, reason: str, stops: _Stops) -> Stop:
     hit = stops.hit
     if reason == "hit" and hit is not None:
         position.thread = hit.focus
-        return position.stopped(hit.reason, **hit.found)
+        return position.stopped(hit.reason, refocus=False, **hit.found)
     if reason == "hit":
         return position.stopped("step", refocus=position.group_state() is None)
     return position.stopped(reason, refocus=True)
@@ -328,7 +328,7 @@ class _Hit:
     finding: Finding | None = None
 
     @property
-    def found(self) -> dict[str, Any]:
+    def found(self) -> dict[str, object]:
         """What a `Stop` says of it besides the reason."""
         return attrs.asdict(self, recurse=False, filter=attrs.filters.exclude("reason", "focus"))
 

@@ -333,7 +333,12 @@ class Registry(Mapping[str, list[Form]]):
         if forms is None:
             with self._lock:
                 declared = self._declared[root]
-                forms = [form for d, f in declared for form in forms_of(root, d, f, self._blocks[f])]
+                forms = [
+                    Form(root, line, d, f, self._blocks[f])
+                    for d, f in declared
+                    for line in _lines(d)
+                    if line.root == root
+                ]
                 self._forms[root] = forms
         return forms
 
@@ -371,11 +376,6 @@ def plain(name: str) -> str:
 @functools.cache
 def _lines(declaration: Declaration) -> list[syntax.Pattern]:
     return syntax.parse_block(declaration.block, declaration.classes)
-
-
-def forms_of(root: str, declaration: Declaration, function: Body, blocks: Sequence[Declaration]) -> list[Form]:
-    """The forms of an opcode in one block among the ``blocks`` of its function; an op has the slots of all of them."""
-    return [Form(root, line, declaration, function, blocks) for line in _lines(declaration) if line.root == root]
 
 
 def _operands(line: syntax.Pattern, parameters: list[str], options: Declaration) -> tuple[OperandSpec, ...]:

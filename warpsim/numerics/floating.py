@@ -174,9 +174,13 @@ def add(a: Array, b: Array, mode: str = "rn") -> Array:
         return add64(a, b, mode)
     if mode == "rn":
         return canonical(a + b)
-    p, c = a.astype(F64), b.astype(F64)
+    return _directed_sum(a.astype(F64), b.astype(F64), mode)
+
+
+def _directed_sum(p: Array, c: Array, mode: str) -> Array:
+    """p + c of f64 that f32 (or exact products of them) hold, rounded to f32."""
     r = narrow(odd_sum(p, c), mode)
-    cancelled = (p + c == 0) & ~((a == 0) & (b == 0) & (np.signbit(a) == np.signbit(b)))
+    cancelled = (p + c == 0) & ~((p == 0) & (c == 0) & (np.signbit(p) == np.signbit(c)))
     return canonical(_zero_sign(r, cancelled, mode))
 
 
@@ -195,11 +199,7 @@ def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
         return fma64(a, b, c, mode)
     if mode == "rn":
         return fma32(a, b, c)
-    p = a.astype(F64) * b.astype(F64)
-    c64 = c.astype(F64)
-    r = narrow(odd_sum(p, c64), mode)
-    cancelled = (p + c64 == 0) & ~((p == 0) & (c64 == 0) & (np.signbit(p) == np.signbit(c64)))
-    return canonical(_zero_sign(r, cancelled, mode))
+    return _directed_sum(a.astype(F64) * b.astype(F64), c.astype(F64), mode)
 
 
 def fma32(a: Array, b: Array, c: Array) -> Array:

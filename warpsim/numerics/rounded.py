@@ -91,14 +91,6 @@ def _turned(x: Fraction, quarter: int) -> Fraction:
     return Fraction(-value if quadrant & 2 else value, ONE)
 
 
-def _sin(x: Fraction) -> Fraction:
-    return _turned(x, 0)
-
-
-def _cos(x: Fraction) -> Fraction:
-    return _turned(x, 1)
-
-
 def _ex2(x: Fraction) -> Fraction:
     whole = max(min(x.numerator // x.denominator, 200), -200)
     rest = min(max(x - whole, Fraction(0)), Fraction(1))
@@ -114,10 +106,6 @@ def _lg2(x: Fraction) -> Fraction:
 
 def _sqrt(x: Fraction) -> Fraction:
     return Fraction(isqrt((x.numerator << 2 * BITS) // x.denominator), ONE)
-
-
-def _rcp(x: Fraction) -> Fraction:
-    return 1 / x
 
 
 def _rsqrt(x: Fraction) -> Fraction:
@@ -142,10 +130,10 @@ def _instead(unit: Callable[[Array], Array], function: Callable[[Fraction], Frac
     return rounded
 
 
-rcp_ftz = _instead(approx.rcp_ftz, _rcp)
+rcp_ftz = _instead(approx.rcp_ftz, lambda x: 1 / x)
 rsqrt_ftz = _instead(approx.rsqrt_ftz, _rsqrt)
 sqrt_ftz = _instead(approx.sqrt_ftz, _sqrt)
 ex2_ftz = _instead(approx.ex2_ftz, _ex2)
 lg2_ftz = _instead(approx.lg2_ftz, _lg2)
-sin = _instead(approx.sin, _sin)
-cos = _instead(approx.cos, _cos)
+sin = _instead(approx.sin, lambda x: _turned(x, 0))
+cos = _instead(approx.cos, lambda x: _turned(x, 1))
