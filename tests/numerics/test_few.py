@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.numerics import floating
-from warpsim.numerics.arrays import FEW
+from warpsim.numerics.arrays import FEW, among, distinct
 
 SPECIAL = np.array(
     [0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x3F800000, 0x3F800001, 0xBF800000, 0x33800000, 0x34000000,
@@ -50,3 +50,15 @@ def test_uniform_addends_round_as_those_of_every_lane() -> None:
         found = floating.fma(a, b, c)
         each = [floating.fma(x, y, np.repeat(z, 64)) for x, y, z in zip(a, b, c, strict=True)]
     assert np.array_equal(found.view(np.uint32), np.stack(each).view(np.uint32))
+
+
+def test_different_elements_and_membership() -> None:
+    """What Python's own sets say, of no elements, one, and several axes."""
+    rng = np.random.default_rng(7)
+    for shape in ((0,), (1,), (40,), (5, 4), (3, 2, 7)):
+        values, others = rng.integers(-9, 9, (2, *shape))
+        found = distinct(values)
+        assert found.tolist() == sorted(set(values.reshape(-1).tolist()))
+        expected = [v in set(values.reshape(-1).tolist()) for v in others.reshape(-1).tolist()]
+        assert among(others, found).reshape(-1).tolist() == expected
+        assert among(others, found).shape == shape

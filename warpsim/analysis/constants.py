@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import attrs
 import numpy as np
@@ -121,6 +121,8 @@ def _times_one(source: int, instruction: Instruction, factor: int) -> Instructio
     return attrs.evolve(found, traits=attrs.evolve(found.traits, contraction=kind))
 
 
+CHAIN = 8
+"""So many instructions that make one constant are followed."""
 PARTLY = frozenset(("and", "or", "mul", "xor", "selp", "slct"))
 """Operations whose result may be constant where not all of their operands are."""
 
@@ -138,9 +140,7 @@ class Constants:
         if asked is not None:
             needed = _needed(function, asked.values())
             self.touched = [() if needed.isdisjoint(writes) else writes for writes in self.touched]
-        self.computed = [
-            _computed(i.op.text) and not i.form.ports and i.form.scope is Scope.THREAD for i in function.code
-        ]
+        self.computed = [_is_computed(i) for i in function.code]
         self.partly = [i.form.root in PARTLY or i.guard is not None for i in function.code]
         self.shows = [
             asked is None and _shows(i.op, i.traits.contraction) and i.operands[0].register is not None
@@ -320,6 +320,41 @@ class Constants:
                 at += element.type.bits
             return total
         return None
+
+
+def known_at_once(function: Function, asked: Collection[int]) -> dict[int, int] | None:
+    """The constants in some registers, where each has one writer that makes it of immediates or of such registers, wherever
+    control goes; None where that is not so."""
+    writers: dict[int, Instruction | None] = {}
+    for instruction in function.code:  # every one of a kernel comes here: no calls
+        for register in instruction.writes:
+            writers[register] = None if register in writers or instruction.guard is not None else instruction
+    given = {r.index for p in (*function.params, *function.returns) for r in p.registers}
+    found = {r: _alone(r, writers, CHAIN) for r in asked if r not in given and KEEP not in function.directives}
+    known = {register: value for register, value in found.items() if value is not None}
+    return known if len(known) == len(asked) else None
+
+
+def _alone(register: int, writers: Mapping[int, Instruction | None], left: int) -> int | None:
+    instruction = writers.get(register)
+    if instruction is None or not left or not _is_computed(instruction):
+        return None
+    values = []
+    for operand in instruction.inputs:
+        value, source = operand.constant, operand.register
+        if source is not None and source.type.bits >= operand.type.bits and not operand.negated:
+            value = _alone(source.index, writers, left - 1)
+        if value is None:
+            return None
+        values.append(value & _mask(operand.type))
+    made = _evaluated(instruction, values)
+    return made[0] if made is not None and len(made) == 1 == len(instruction.writes) else None
+
+
+def _is_computed(instruction: Instruction) -> bool:
+    """Whether the assembler evaluates an instruction on constants."""
+    form = instruction.form
+    return _computed(instruction.op.text) and not form.ports and form.scope is Scope.THREAD
 
 
 def _needed(function: Function, asked: Iterable[int]) -> set[int]:

@@ -128,11 +128,13 @@ def used_registers(function: Function) -> frozenset[int]:
 
 def written_often(function: Function) -> set[int]:
     """Registers with several writers, or with one whose guard may preserve their old value."""
-    written: set[int] = set()
+    written: dict[int, None] = {}
     often: set[int] = set()
-    for instruction in function.code:
-        often.update(instruction.writes if instruction.guard is not None else written.intersection(instruction.writes))
-        written.update(instruction.writes)
+    for instruction in function.code:  # every one of a kernel comes here: no calls
+        for register in instruction.writes:
+            if register in written or instruction.guard is not None:
+                often.add(register)
+            written[register] = None
     return often
 
 

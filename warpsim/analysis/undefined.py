@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from warpsim.analysis.constants import Constants
-from warpsim.analysis.dataflow import walk
-from warpsim.analysis.flow import blocks_of, returned_by
+from warpsim.analysis.constants import Constants, known_at_once
+from warpsim.analysis.dataflow import settle, walk
+from warpsim.analysis.flow import Block, blocks_of, returned_by
 from warpsim.errors import Finding
 from warpsim.graph.moves import Fate, Moves, moves_of
 from warpsim.graph.nodes import Untraceable
@@ -51,10 +51,15 @@ def scale_of(instruction: Instruction) -> Operand | None:
     return instruction.named["scale_d"]
 
 
+def _scales(function: Function) -> dict[int, Operand]:
+    """The operand that says so of each wgmma, by its index."""
+    return {at: scale for at, i in enumerate(function.code) if (scale := scale_of(i)) is not None}
+
+
 def additions(function: Function) -> dict[int, bool | None]:
     """For each wgmma by its index: whether it adds to its accumulator; None if that depends. Those that no path reaches
     are missing."""
-    scales = {at: scale for at, i in enumerate(function.code) if (scale := scale_of(i)) is not None}
+    scales = _scales(function)
     if not scales:
         return {}
     asked = {at: scale.register.index for at, scale in scales.items() if scale.register is not None}
@@ -75,27 +80,56 @@ def read_unwritten(function: Function) -> set[int]:
     entering = blocks[place[0]].live_in if blocks else frozenset()
     if not entering:
         return set()
-    accesses, returned = _accesses(function, entering), entering.intersection(returned_by(function))
+    accesses = _accesses(function, blocks, entering)
     found: set[int] = set()
-    for at, left in walk(blocks, entering, lambda at, left: left - accesses[at][1], frozenset[int].union):
-        found |= left & accesses[at][0]
-        if function.code[at].traits.leaves:
-            found |= left & returned
+
+    def through(index: int, left: frozenset[int]) -> frozenset[int]:
+        for _, writes in accesses[index]:
+            left = left - writes
+        return left
+
+    before = settle(blocks, entering, through, frozenset[int].union)
+    for left, block in zip(before, accesses, strict=True):
+        for reads, writes in block if left else ():
+            assert left is not None
+            found |= left & reads
+            left -= writes
     return found
 
 
-def _accesses(function: Function, registers: frozenset[int]) -> list[tuple[frozenset[int], frozenset[int]]]:
-    """Of each instruction: which of some registers it reads, and which it certainly writes."""
-    adds = additions(function)
-    found = []
-    for at, instruction in enumerate(function.code):
-        reads, writes = instruction.reads, instruction.writes
-        if instruction.guard is not None:
-            writes = ()
-        elif adds.get(at) is False:
-            reads = reads[: -len(writes)]
-        found.append((registers.intersection(reads), registers.intersection(writes)))
+def _accesses(
+    function: Function, blocks: list[Block], registers: frozenset[int]
+) -> list[list[tuple[frozenset[int], frozenset[int]]]]:
+    """Of each block's instructions that access some registers: which of them they read, and which they certainly write."""
+    returned, overwriting, found = registers.intersection(returned_by(function)), _overwriting(function), []
+    for block in blocks:
+        here = []
+        for at in range(block.first, block.last):
+            instruction = function.code[at]
+            leaving: frozenset[int] = returned if returned and instruction.traits.leaves else frozenset()
+            if not leaving and registers.isdisjoint(instruction.registers):
+                continue
+            reads, writes = instruction.reads, instruction.writes
+            if instruction.guard is not None:
+                writes = ()
+            elif at in overwriting:
+                reads = reads[: -len(writes)]
+            here.append((leaving.union(registers.intersection(reads)), registers.intersection(writes)))
+        found.append(here)
     return found
+
+
+def _overwriting(function: Function) -> set[int]:
+    """The wgmma, by their index, that do not add to their accumulators wherever they execute."""
+    scales = _scales(function)
+    known = known_at_once(function, {s.register.index for s in scales.values() if s.register is not None})
+    if known is None:
+        return {at for at, adds in additions(function).items() if adds is False}
+    return {
+        at
+        for at, scale in scales.items()
+        if (scale.constant == 0 if scale.register is None else bool(known[scale.register.index]) == scale.negated)
+    }
 
 
 def deciding(instruction: Instruction) -> dict[int, str]:

@@ -29,6 +29,7 @@ from warpsim.machine.state.transfers import (
     Transfer,
 )
 from warpsim.machine.values import Array, spread
+from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
@@ -67,7 +68,7 @@ def sources_of(transfer: Transfer) -> Iterator[Source]:
     elif isinstance(work, ThreadCopy):
         places, taken = read_by_threads(transfer, work)
         aligned = places % work.nbytes == 0  # others fault
-        for nbytes in np.unique(taken[aligned & (taken > 0)]).tolist():
+        for nbytes in distinct(taken[aligned & (taken > 0)]).tolist():
             mine = np.flatnonzero(aligned & (taken == nbytes))
             yield Source(GlobalTarget.of_runs(places[mine], nbytes), mine, np.arange(len(mine)))
 
@@ -211,7 +212,7 @@ class GlobalUses:
     def _holders(self, overlap: Overlaps, low: int) -> Iterator[tuple[Use, Array]]:
         """The uses that still hold granules, and the accesses (flat indices) that touch them."""
         index, address, _, numbers = overlap
-        for number in np.unique(numbers).tolist():
+        for number in distinct(numbers).tolist():
             use = self.uses.get(number)
             if use is not None:
                 which = numbers == number

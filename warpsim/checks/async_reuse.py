@@ -26,6 +26,7 @@ from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array, as_array
 from warpsim.machine.watcher import ATOMIC, READ, WRITE, MemoryAccess, Watcher
+from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
@@ -219,7 +220,7 @@ class SharedUses:
     def _holders(self, kind: str, overlap: Overlaps) -> Iterator[tuple[Transfer, Array]]:
         """The copies that still write (or read) granules, and the accesses (flat indices) that touch them."""
         index, address, owners, numbers = overlap
-        for number in np.unique(numbers).tolist():
+        for number in distinct(numbers).tolist():
             copy = self._copies.get(number)
             if copy is None:
                 continue

@@ -25,6 +25,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Affine, Array, as_array
 from warpsim.machine.watcher import Watcher
+from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
 from warpsim.records import define
 
@@ -337,7 +338,7 @@ class RegisterCountRules(Watcher):
         """Report warps of a warpgroup that request different counts."""
         known = machine.batch.notes[CHANGES]
         warps, place = _warps(known, group), present(group)
-        for number in np.unique(known.done[warps]).tolist():
+        for number in distinct(known.done[warps]).tolist():
             here = warps & (known.done == number)
             if number == len(known.changes):
                 known.changes.append(Change(np.zeros(known.done.shape, np.int64), []))

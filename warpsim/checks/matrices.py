@@ -23,6 +23,7 @@ from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import BoxLoad, BoxStore
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import BoxProblem, Watcher
+from warpsim.numerics.arrays import distinct
 
 if TYPE_CHECKING:
     from warpsim.checks.proxies import Proxies
@@ -132,7 +133,7 @@ def _mislaid(machine: Machine, tile: descriptors.Elements, columns: Array) -> st
     if proxies is None or tile.low < 0 or tile.high > machine.batch.shared.size:
         return None
     swizzles = machine.batch.notes[SWIZZLES]
-    copy = swizzles.made_by(tile.chunks, np.unique(columns), tile.moved_span, proxies)
+    copy = swizzles.made_by(tile.chunks, distinct(columns), tile.moved_span, proxies)
     if copy is None:
         return None
     return (

@@ -13,6 +13,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
+from warpsim.numerics.arrays import among, distinct
 from warpsim.records import define
 
 RULE = "mbarrier"
@@ -37,7 +38,7 @@ class Initialised:
 
 
 def _keys(columns: Array, place: Array) -> Array:
-    return np.unique(columns << 32 | place)
+    return distinct(columns << 32 | place)
 
 
 class MbarrierRules(Watcher):
@@ -59,7 +60,7 @@ class MbarrierRules(Watcher):
         known = machine.batch.notes[INITIALISED]
         keys = _keys(columns, place)
         ctas, addresses = np.divmod(keys, 1 << 32)
-        passed, again = machine.batch.barriers_passed[ctas], np.isin(keys, known.keys)
+        passed, again = machine.batch.barriers_passed[ctas], among(keys, known.keys)
         old = np.searchsorted(known.keys, keys[again])
         if again.any():
             words = machine.batch.shared.gather(addresses[again], ctas[again], np.dtype(np.uint64))
@@ -80,14 +81,14 @@ class MbarrierRules(Watcher):
         """Report an object that does not exist, and remove it."""
         _check_valid(machine, group, active, words)
         known = machine.batch.notes[INITIALISED]
-        known.take(~np.isin(known.keys, _keys(columns, place)))
+        known.take(~among(known.keys, _keys(columns, place)))
 
     def mbarrier_fenced(self, machine: Machine, group: Group, active: Array | None) -> None:
         """Mark objects of these CTAs as visible."""
         known = machine.batch.notes[INITIALISED]
         if len(known.keys) and not known.fenced.all():
-            ctas = np.unique(group.lanes(active) % machine.batch.shape.n_ctas)
-            known.fenced = known.fenced | np.isin(known.keys >> 32, ctas)
+            ctas = distinct(group.lanes(active) % machine.batch.shape.n_ctas)
+            known.fenced = known.fenced | among(known.keys >> 32, ctas)
 
     def mbarrier_changed(
         self, machine: Machine, group: Group, before: Array, after: Array, active: Array | None
@@ -118,7 +119,7 @@ class MbarrierRules(Watcher):
         known = machine.batch.notes[INITIALISED]
         if known.fenced.all():
             return
-        hidden = np.isin(columns << 32 | place, known.keys[~known.fenced])
+        hidden = among(columns << 32 | place, known.keys[~known.fenced])
         if hidden.any():
             message = (
                 f"no fence made the initialisation of the mbarrier at shared address 0x{int(place[hidden][0]):x} visible"

@@ -32,6 +32,7 @@ from warpsim.machine.state.transfers import Footprint, GlobalTarget, Transfer
 from warpsim.machine.state.word_space import in_a_row
 from warpsim.machine.values import Array, spread
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
+from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
@@ -148,7 +149,7 @@ class LaunchProxies:
             return self.batches[0].fence_time[space][threads]
         out = np.zeros(len(threads), np.int64)
         owners = np.searchsorted(np.array(self.bases), threads, "right") - 1
-        for number in np.unique(owners).tolist():
+        for number in distinct(owners).tolist():
             mine = owners == number
             out[mine] = self.batches[number].fence_time[space][threads[mine] - self.bases[number]]
         return out
@@ -300,7 +301,7 @@ class Proxies:
         if footprint.at is not None:
             every = footprint.run == slice(0, self.n_ctas) if type(footprint.run) is slice else False
             return [(footprint.low, footprint.high, slice(None) if every else footprint.run)]
-        starts = np.unique(footprint.start).tolist()
+        starts = distinct(footprint.start).tolist()
         if len(starts) > FEW:
             return []
         found: list[tuple[int, int, Array | slice]] = []
@@ -478,7 +479,7 @@ class Proxies:
             if allocation is None or allocation.number not in shared.cells:
                 return
         owners = memory.owners(addresses, MAP_BYTES)
-        for owner in np.unique(owners[owners >= 0]).tolist():
+        for owner in distinct(owners[owners >= 0]).tolist():
             allocation, mine = memory.allocation(owner), np.flatnonzero(owners == owner)
             cells = shared.cells.get(allocation.number)
             if cells is None or "write" not in cells.kinds:

@@ -22,6 +22,7 @@ import numpy as np
 from warpsim.machine.machine import Machine
 from warpsim.machine.specials import clusters_of, ranks_of
 from warpsim.machine.values import Array
+from warpsim.numerics.arrays import distinct
 
 FENCED, COMMITTED, LOADED, STORED, LOADED_BARE, STORED_BARE, MET = range(7)
 ROWS = 7
@@ -109,7 +110,7 @@ class Clocks:
         variable = self.variables.get(key)
         if variable is None:
             variable = self.variables[key] = np.zeros((self.n_ctas, ROWS, self.width), np.int64)
-        if len(columns) == len(np.unique(columns)):
+        if len(columns) == len(distinct(columns)):
             variable[columns] = np.maximum(variable[columns], clocks)
         else:
             np.maximum.at(variable, columns, clocks)
@@ -126,18 +127,18 @@ class Clocks:
 
     def release_phase(self, key: Hashable, columns: Array, phases: Array, clocks: Array) -> None:
         """The same through phases of an object, each of which also passes on what the one before did."""
-        for phase in np.unique(phases).tolist():
+        for phase in distinct(phases).tolist():
             mine = phases == phase
             before = self.variables.get((key, 1 - phase))
             self.release((key, phase), columns[mine], clocks[mine])
             if before is not None:
                 variable = self.variables[key, phase]
-                some = np.unique(columns[mine])
+                some = distinct(columns[mine])
                 variable[some] = np.maximum(variable[some], before[some])
 
     def acquire_phase(self, key: Hashable, columns: Array, phases: Array, warps: Array) -> None:
         """The same through phases of an object."""
-        for phase in np.unique(phases).tolist():
+        for phase in distinct(phases).tolist():
             mine = phases == phase
             self.acquire((key, phase), columns[mine], warps[mine])
 
@@ -149,4 +150,4 @@ class Clocks:
 
 
 def _twice(warps: Array) -> bool:
-    return len(warps) > 1 and len(np.unique(warps)) < len(warps)
+    return len(warps) > 1 and len(distinct(warps)) < len(warps)

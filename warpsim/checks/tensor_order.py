@@ -37,6 +37,7 @@ from warpsim.machine.reporting import present
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
+from warpsim.numerics.arrays import distinct
 
 if TYPE_CHECKING:
     from warpsim.machine.hooks import TensorAccess
@@ -149,7 +150,7 @@ class TensorOrder:
         if (earlier == first).all():
             rows, found = np.arange(len(earlier)), first[:, 0]
         else:
-            keys = np.unique(earlier + (np.arange(len(earlier)) << 40)[:, None])
+            keys = distinct(earlier + (np.arange(len(earlier)) << 40)[:, None])
             rows, found = keys >> 40, keys & ((1 << 40) - 1)
         other = (found > 0) & (found != numbers[rows])
         mine, found = numbers[rows][other], found[other]
@@ -222,7 +223,7 @@ class TensorOrder:
         warps = self.clocks.warps_of(positions)
         for number, (cta, column, count) in enumerate(np.stack([ctas, columns, counts], axis=1).tolist()):
             where = cta, slice(None), slice(column, column + count)
-            found = np.unique(np.stack([cells[where] for cells in self.cells.values()]))
+            found = distinct(np.stack([cells[where] for cells in self.cells.values()]))
             self._check_free(machine, group, warps[[number]].repeat(len(found)), found)
             for cells in self.cells.values():
                 cells[where] = 0
@@ -257,7 +258,7 @@ def _name(instruction: Instruction) -> str:
 def _blocks(runs: TensorRuns) -> Iterator[tuple[Array, tuple[slice, slice], Array]]:
     """Runs at one place: the columns of their CTAs, where they are there, and which they are."""
     keys = runs.lane << 16 | runs.column
-    for key in np.unique(keys).tolist():
+    for key in distinct(keys).tolist():
         lane, column = key >> 16, key & 0xFFFF
         some = np.flatnonzero(keys == key)
         lanes = slice(lane // GRANULE, -(-(lane + runs.n_lanes) // GRANULE))
@@ -294,7 +295,7 @@ class TensorOrders(Watcher):
         assert signal is not None, "only signals are announced"
         assert known is not None, "what signals was announced when it was issued"
         address = np.broadcast_to(signal.address, signal.columns.shape)[which]
-        for place in np.unique(address).tolist():
+        for place in distinct(address).tolist():
             mine = which[address == place]
             phases = transfer.phase[mine].astype(np.int64)
             clocks.release_phase(place, signal.columns[mine], phases, known[mine])
@@ -329,7 +330,7 @@ class TensorOrders(Watcher):
     def tensor_waited(self, machine: Machine, group: Group, active: Array | None, written: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note ``tcgen05.wait``."""
         clocks = self._of(machine).clocks
-        clocks.wait(np.unique(clocks.warps_of(group.lanes(active))), stores=written)
+        clocks.wait(distinct(clocks.warps_of(group.lanes(active))), stores=written)
 
     def tensor_freed(
         self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array, positions: Array
@@ -340,7 +341,7 @@ class TensorOrders(Watcher):
     def tensor_fenced(self, machine: Machine, group: Group, positions: Array, before: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note ``tcgen05.fence``."""
         clocks = self._of(machine).clocks
-        warps = np.unique(clocks.warps_of(positions))
+        warps = distinct(clocks.warps_of(positions))
         if before:
             clocks.before_sync(warps)
         else:
@@ -363,7 +364,7 @@ class TensorOrders(Watcher):
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note arrivals at a barrier of CTAs."""
         clocks = self._of(machine).clocks
-        warps = np.unique(clocks.warps_of(group.selection.positions.reshape(-1)))
+        warps = distinct(clocks.warps_of(group.selection.positions.reshape(-1)))
         clocks.release(("bar", number), warps % clocks.n_ctas, clocks.released(warps))
 
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
@@ -372,7 +373,7 @@ class TensorOrders(Watcher):
         if group is None:
             clocks.meet()
             return
-        warps = np.unique(clocks.warps_of(group.selection.positions.reshape(-1)))
+        warps = distinct(clocks.warps_of(group.selection.positions.reshape(-1)))
         clocks.acquire(("bar", number), warps % clocks.n_ctas, warps)
 
     def cluster_barrier_arrived(self, machine: Machine, group: Group) -> None:
@@ -421,7 +422,7 @@ class TensorOrders(Watcher):
         )
         keys, which = np.unique(columns << 48 | place, return_inverse=True)
         for number, key in enumerate(keys.tolist()) if len(keys) <= FLAGS else ((0, "any flag"),):
-            mine = np.unique(warps[which == number] if len(keys) <= FLAGS else warps)
+            mine = distinct(warps[which == number] if len(keys) <= FLAGS else warps)
             here = np.zeros(len(mine), np.int64)
             if access.kind != WRITE:
                 clocks.acquire((access.space, key), here, mine)
@@ -432,7 +433,7 @@ class TensorOrders(Watcher):
 def _by_place(clocks: Clocks, positions: Array, columns: Array, place: Array) -> Iterator[tuple[int, Array, Array]]:
     """For each different address: a lane of each warp that uses it, and these warps."""
     warps = clocks.warps_of(positions)
-    for address in np.unique(place).tolist():
+    for address in distinct(place).tolist():
         here = np.flatnonzero(place == address)
         _, first = np.unique(warps[here] << 24 | columns[here], return_index=True)
         yield address, here[first], warps[here[first]]

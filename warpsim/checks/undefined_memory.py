@@ -37,6 +37,7 @@ from warpsim.machine.state.transfers import (
 )
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, DType, as_array
+from warpsim.numerics.arrays import distinct
 from warpsim.program.program import called
 from warpsim.types import ScalarType, bits_type
 
@@ -190,7 +191,7 @@ class _ShadowMemory(Memory):
         base, offset = address.base, address.offset
         place, owner, good = resolve(self, as_array(base).view(np.int64), offset, dtype.itemsize * count, write=False)
         out = tuple([np.full((*place.shape, dtype.itemsize), 0xFF, np.uint8) for _ in range(count)])
-        for index in np.unique(owner[good]):
+        for index in distinct(owner[good]):
             bits = self.globals.allocation(int(index)).shadow
             if bits is not None:
                 here = good & (owner == index)

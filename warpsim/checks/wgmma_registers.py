@@ -141,9 +141,13 @@ class WgmmaRegisters(Watcher):
 
     def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Check registers that another instruction reads or writes."""
-        wgmma, rows, places = _wgmma(machine), _known(machine).unsettled(group.plan), group.selection.warpgroup_places
+        wgmma, rows, places = (
+            machine.batch.wgmma,
+            _known(machine).unsettled(group.plan),
+            group.selection.warpgroup_places,
+        )
         rows.again = None
-        if (wgmma.issued[places] > wgmma.done[places]).any():
+        if wgmma is not None and np.logical_or.reduce(wgmma.issued[places] > wgmma.done[places]):
             columns, use, where = group.selection.warpgroups, wgmma.use(group.plan), index_of(touched, places)
             tickets = np.maximum(use.accumulator[where], use.operand[where])
             if (tickets > wgmma.done[columns]).any():

@@ -15,6 +15,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.word_space import WordSpace, in_a_row
 from warpsim.machine.values import Affine, Array, Place
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
+from warpsim.numerics.arrays import distinct
 
 ALL = np.uint32(0xFFFFFFFF)
 FEW = 1024
@@ -141,8 +142,8 @@ class WrittenBits(WordSpace):
             return False
         first = np.asarray(place) >> 2
         if rows and nbytes >= 4:
-            index = np.unique(first)
-            self._refresh(np.unique(np.concatenate([index + k for k in range(nbytes // 4)])))
+            index = distinct(first)
+            self._refresh(distinct(np.concatenate([index + k for k in range(nbytes // 4)])))
             if self._is_full(place, nbytes):
                 return False
         else:

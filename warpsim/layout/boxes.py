@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.layout import tensor_map
 from warpsim.layout.tensor_map import PACK, PADDED_BOX, Fields, bounding_box, box_extent, step_of, stride_of
-from warpsim.numerics.arrays import Array, DType
+from warpsim.numerics.arrays import Array, DType, distinct
 from warpsim.records import frozen
 
 
@@ -300,7 +300,7 @@ def _words_of(form: Form, phase: int) -> TileWords | None:
 def _granules(fields: Fields, size: int) -> Array | None:
     """The offsets of whole granules in a box (ascending), None if it fills some partly."""
     offsets = tile_of(fields).offsets
-    parts = np.unique(offsets // size) * size
+    parts = distinct(offsets // size) * size
     return parts if len(parts) * size == len(offsets) * fields.itemsize else None
 
 

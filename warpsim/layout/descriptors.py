@@ -12,7 +12,7 @@ import functools
 
 import numpy as np
 
-from warpsim.numerics.arrays import Array
+from warpsim.numerics.arrays import Array, distinct
 from warpsim.records import frozen
 
 SPANS = np.array([0, 128, 64, 32], np.int64)
@@ -158,7 +158,7 @@ def _overlap(
 ) -> str | None:
     fields = decode(np.array([encode(0, leading, stride, span=span)], np.uint64))
     found = byte_addresses(fields, k, extent, itemsize, transposed=transposed)
-    if len(np.unique(found)) == k * extent:
+    if len(distinct(found)) == k * extent:
         return None
     return f"with a leading offset of {leading} and a stride offset of {stride} bytes, elements of the matrix overlap"
 
@@ -180,7 +180,7 @@ class Elements:
         self.low, self.high = int(self.address.min()), int(self.address.max()) + itemsize
         self.problem = problem(bits, k, extent, itemsize, transposed=transposed)
         self.moved_span = moved_span(bits)
-        self.chunks = np.unique(self.address & ~(CHUNK - 1)).reshape(-1, 1, 1)
+        self.chunks = distinct(self.address & ~(CHUNK - 1)).reshape(-1, 1, 1)
         self._places: dict[int, Array] = {}
         self._words: dict[int, tuple[Array, int]] = {}
         self._tables: dict[tuple[int, tuple[int, int]], tuple[Array, Array]] = {}

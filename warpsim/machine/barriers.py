@@ -20,6 +20,7 @@ from warpsim.machine.specials import clusters_of
 from warpsim.machine.state.batch import NEVER, Barrier, BatchState, ClusterBarrier, RegisterCounts
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
+from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
@@ -360,7 +361,7 @@ class _CtaBarrier:
         for k, value in enumerate(values):
             keys = keys | value.astype(np.uint32).astype(np.int64) << 32 * k
         rest = group
-        for key in np.unique(keys).tolist():
+        for key in distinct(keys).tolist():
             here = (keys == key).reshape(rest.selection.shape)  # the rest may be a whole box of threads again
             part, keys = rest, keys.reshape(here.shape)[~here]
             if keys.size:

@@ -14,6 +14,7 @@ from warpsim.machine.selection import Lanes, Selection, from_positions, split
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array, extend
 from warpsim.machine.waiting import back_edge
+from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction, Operand, Param
 from warpsim.records import frozen
 
@@ -153,7 +154,7 @@ def _table(plan: FunctionPlan, instruction: Instruction) -> End:
                 return targets[number]
             beyond(machine, group, number)
             return None
-        numbers = np.unique(values)
+        numbers = distinct(values)
         for at, number in enumerate(numbers.tolist()):
             chosen = rest
             if at + 1 < len(numbers):
@@ -233,7 +234,7 @@ class _Call:
     def through(self, machine: Machine, group: Group, slot: int) -> None:
         """Threads go into the functions whose addresses a register holds, one function after the other."""
         rest = group
-        values = np.unique(as_array(rest.read(slot)))
+        values = distinct(as_array(rest.read(slot)))
         for number, value in enumerate(values):
             chosen = rest
             if number + 1 < len(values):

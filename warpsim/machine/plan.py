@@ -228,8 +228,8 @@ class FunctionPlan:
     @cached_property
     def made_from(self) -> dict[tuple[int, int], Symbol]:
         """The variable behind an instruction's register in brackets, by both, where an access could reach another one."""
-        named = ((o.variable or o.parameter) for i in self.function.code for o in i.inputs)
-        if not any(symbol is not None and self.extent(symbol) is not None for symbol in named):
+        operands = [o for i in self.function.code for o in i.operands if o.variable or o.parameter]
+        if not any((s := o.variable or o.parameter) is not None and self.extent(s) is not None for o in operands):
             return {}
         from warpsim.analysis.made_from import made_from
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from warpsim.machine.state.word_space import in_a_row
 from warpsim.machine.values import FLAT, Affine, Array, Place, Value, as_array, repeated, repeated_along
+from warpsim.numerics.arrays import distinct
 
 Axis = tuple[int, int, int]  # start, step, count
 Key = TypeVar("Key")
@@ -121,7 +122,7 @@ class Selection:
     @cached_property
     def warpgroups(self) -> Array:
         """The numbers of the warpgroups with threads here."""
-        return np.unique(self.warpgroup_of)
+        return distinct(self.warpgroup_of)
 
     @cached_property
     def warpgroup_places(self) -> Array | slice:

@@ -16,6 +16,7 @@ from warpsim.machine.selection import Shape
 from warpsim.machine.state.batch import Barrier
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
+from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
@@ -53,7 +54,7 @@ def arrive_in_parts(machines: list[Machine]) -> bool:
     for machine in machines:
         elsewhere = [g for g in machine.batch.parked if not present(g).traits.aligned_barrier]
         elsewhere += machine.batch.sleeping
-        held = np.unique(np.concatenate([np.zeros(0, np.int64), *map(warps_of, elsewhere)]))  # lanes wait for others
+        held = distinct(np.concatenate([np.zeros(0, np.int64), *map(warps_of, elsewhere)]))  # lanes wait for others
         here = [
             group
             for group in machine.batch.parked
@@ -154,7 +155,7 @@ def _warps(shape: Shape, width: int) -> Array:
 
 
 def _barrier(machine: Machine, barrier: Barrier, group: Group, polling: Array) -> Stall:
-    ctas = np.unique(group.selection.ctas)
+    ctas = distinct(group.selection.ctas)
     cta = int(ctas[np.flatnonzero(barrier.arrived[ctas])[:1]].sum())
     expected = int(barrier.expected[cta]) or int(machine.batch.alive[cta])
     note = (

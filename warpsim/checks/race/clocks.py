@@ -30,6 +30,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import GlobalTarget
 from warpsim.machine.values import Affine, Array, Place, as_array
+from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Function, Instruction, Operand
 from warpsim.records import frozen
 
@@ -101,7 +102,7 @@ class LaunchRaces:
         """The time of the last gpu-scope fence of threads of any batch."""
         out = np.zeros(len(threads), np.int64)
         owners = self.numbers.owners(threads)
-        for number in np.unique(owners).tolist():
+        for number in distinct(owners).tolist():
             mine = owners == number
             out[mine] = self.orders[number].fenced(threads[mine] - self.numbers.bases[number], "gpu")
         return out

@@ -38,6 +38,7 @@ from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Footprint, GlobalTarget, Transfer
 from warpsim.machine.values import Affine, Array
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
+from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
 
 OF_LAUNCH: Note[LaunchRaces] = Note(RACE)
@@ -215,7 +216,7 @@ class Races:
         start = warps.first_thread[::4].reshape(-1, 1)
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
         if rows.shape[1:] == (1, 1):
-            rows = np.unique(rows).reshape(-1, 1, 1)
+            rows = distinct(rows).reshape(-1, 1, 1)
         shape = np.broadcast_shapes(rows.shape, columns.shape, start.shape)
         at, where, first = (np.broadcast_to(x, shape).reshape(-1) for x in (rows, columns, start))
         if travels(machine.launch.settings.checks):  # what a copy in flight writes is undefined, not a race

@@ -18,6 +18,7 @@ from warpsim.checks.race.clocks import CTA, BatchClocks, objects
 from warpsim.checks.race.vector_clocks import Past, by_column
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
+from warpsim.numerics.arrays import distinct
 from warpsim.records import frozen
 
 MANY, CROWD = 64, -100
@@ -103,7 +104,7 @@ class Flags:
                 self._give(users, clocks.order.fenced(users.positions, "sc"), narrow=users.shared, sc=True)
             access.cells.of("lead")[index[gives]] = SHARED_BY_MANY
         for address in (
-            clocks.launch.flags.intersection([*np.unique(users.place).tolist(), CROWD])
+            clocks.launch.flags.intersection([*distinct(users.place).tolist(), CROWD])
             if access.reads and not clocks.launch.any_contents
             else ()
         ):
@@ -198,7 +199,7 @@ class Flags:
             return
         self.clocks.widen()
         own, users = own[gives], users.only(gives)
-        addresses = np.unique(users.place).tolist()
+        addresses = distinct(users.place).tolist()
         if len(addresses) > MANY:
             addresses, users = [CROWD], users.crowded()
         self.clocks.launch.flags.update(addresses)

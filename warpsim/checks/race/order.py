@@ -37,6 +37,7 @@ from warpsim.checks.race.vector_clocks import (
 )
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
+from warpsim.numerics.arrays import distinct
 
 LEVELS = {"gpu": ("cta", "gpu"), "sc": ("cta", "gpu", "sc")}
 """The scopes of fences that a fence is."""
@@ -121,7 +122,7 @@ class Order:
             self.cta_time.reshape(-1)[self._index(positions)] = now
         if self.wgmma is not None:
             every = np.arange(self.width)
-            self.wgmma.barrier(every if positions is None else np.unique(self._index(positions) % self.width))
+            self.wgmma.barrier(every if positions is None else distinct(self._index(positions) % self.width))
         self._settle()
         if self.acquired.known is not None:
             self.acquired.share(np.arange(self.shape.n) if positions is None else positions, self.wgmma)
@@ -151,7 +152,7 @@ class Order:
             masks = np.broadcast_to(masks, positions.shape)
             inside = masks >> (positions // self.shape.n_ctas & 31).astype(masks.dtype) & 1 != 0
             positions, masks = positions[inside], masks[inside]
-        if self.acquired.known is not None and len(np.unique(self.acquired.known.reshape(-1)[positions])) > 1:
+        if self.acquired.known is not None and len(distinct(self.acquired.known.reshape(-1)[positions])) > 1:
             self.acquired.share_in_warps(positions, masks)
         index = self._index(positions)
         if masks is None:
@@ -195,7 +196,7 @@ class Order:
             for key, mine in self._meetings(positions):
                 self.variables.pop((*key[:-1], key[-1] - SLOTS), None)
                 rows = self.variables.setdefault(key, {})
-                for number in np.unique(self.acquired.known.reshape(-1)[np.intersect1d(mine, released)]).tolist():
+                for number in distinct(self.acquired.known.reshape(-1)[np.intersect1d(mine, released)]).tolist():
                     join(rows, self.acquired.table[number])
 
     def cluster_wait(self, positions: Array) -> None:
@@ -306,7 +307,7 @@ class Order:
                 row[:n_threads] = released_since(fences[:, :n_threads, column], threads, *barriers)
             else:
                 row = np.full(self.rows, barriers[0].max())
-                for warp in np.unique(threads[barriers[1] > 0] >> 5).tolist():
+                for warp in distinct(threads[barriers[1] > 0] >> 5).tolist():
                     part = row[warp * 32 : warp * 32 + 32]
                     np.maximum(part, barriers[1][threads >> 5 == warp].max(), out=part)
             row[n_threads:] = 0 if self.wgmma is None or past is not None else self.wgmma.met[:, column]
@@ -317,7 +318,7 @@ class Order:
             for peer, known in self.phases.known(mine) if self.phases is not None and past is None else ():
                 join(rows, {self.base + peer: known})
         if past is None and self.acquired.known is not None:
-            for number in np.unique(self.acquired.known.reshape(-1)[positions]).tolist():
+            for number in distinct(self.acquired.known.reshape(-1)[positions]).tolist():
                 join(rows, self.acquired.table[number])
 
     def _barriers_of(self, positions: Array, past: Past | None) -> tuple[Array, Array]:
@@ -374,7 +375,7 @@ class Order:
             join(into, {self.base + int(positions[start]) % n_ctas: rows[k]})
             if has_acquired and self.acquired.known is not None:
                 stop = int(starts[k + 1]) if k + 1 < len(starts) else len(positions)
-                for number in np.unique(self.acquired.known.reshape(-1)[positions[start:stop]]).tolist():
+                for number in distinct(self.acquired.known.reshape(-1)[positions[start:stop]]).tolist():
                     join(into, self.acquired.table[number])
         return True
 
@@ -433,7 +434,7 @@ def released_since(fences: Array, threads: Array, cta: Array, warp: Array) -> Ar
     """
     at, cta_then, warp_then = fences
     released = np.maximum(np.minimum(at, cta.max()), cta_then[threads].max())
-    for number in np.unique(threads >> 5).tolist():
+    for number in distinct(threads >> 5).tolist():
         lanes, inside = slice(number * 32, number * 32 + 32), threads >> 5 == number
         known = np.maximum(np.minimum(at[lanes], warp[inside].max()), warp_then[threads[inside]].max())
         released[lanes] = np.maximum(released[lanes], known)

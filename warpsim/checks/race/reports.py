@@ -26,6 +26,7 @@ from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
+from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
@@ -210,7 +211,7 @@ class Reports:
             if self.clocks.launch.any_contents:  # the same only if all threads store the same known value
                 same = machine.batch.notes.get(ALIKE) is group.selection
                 harmful = harmful or not doubt.together or (group.shadowed(present(group).registers) and not same)
-            one_warp = len(np.unique((doubt.threads // n_ctas >> 5) * n_ctas + doubt.threads % n_ctas)) == 1
+            one_warp = len(distinct((doubt.threads // n_ctas >> 5) * n_ctas + doubt.threads % n_ctas)) == 1
             if harmful or not (doubt.together and one_warp):
                 self._fault(machine, group, doubt, "" if harmful else UNCHANGED)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
+from warpsim.numerics.arrays import distinct
 from warpsim.records import define
 
 Rows = dict[int, Array]
@@ -211,7 +212,7 @@ class ClusterPhases:
         self.entered.reshape(-1)[index] = phases
         for phase, some in by_column(np.arange(len(index)), phases):
             here, there = threads[some], columns[some]
-            fresh = np.unique(there[self.begun[there] < phase])
+            fresh = distinct(there[self.begun[there] < phase])
             if len(fresh):
                 peers = self.peers(fresh)
                 self.begun[peers] = phase
@@ -278,7 +279,7 @@ class Acquired:
             flat = pending.reshape(-1)
             held = flat[positions]
             flat[positions] = 0
-            taken = [(self.table[number], positions[held == number]) for number in np.unique(held).tolist() if number]
+            taken = [(self.table[number], positions[held == number]) for number in distinct(held).tolist() if number]
             for rows, mine in taken:  # numbers may change as threads acquire
                 self.join("known", rows, mine)
 
@@ -289,7 +290,7 @@ class Acquired:
         flat = getattr(self, kind).reshape(-1)
         held = flat[positions]
         same = len(held) and (held == held[0]).all()
-        for number in held[:1].tolist() if same else np.unique(held).tolist():
+        for number in held[:1].tolist() if same else distinct(held).tolist():
             old = self.table[number]
             if all(cta in old and (old[cta] >= row).all() for cta, row in rows.items()):
                 continue
@@ -305,8 +306,8 @@ class Acquired:
         """Share what one thread of a CTA knows about other CTAs with all, after a barrier."""
         assert self.known is not None
         rows_of_threads, n_ctas = self.known, self.shape.n_ctas
-        for column in np.unique(positions % n_ctas).tolist():
-            numbers = np.unique(rows_of_threads[: self.shape.n_threads, column])
+        for column in distinct(positions % n_ctas).tolist():
+            numbers = distinct(rows_of_threads[: self.shape.n_threads, column])
             if len(numbers) == 1 and self.base + column not in self.table[numbers[0]]:
                 continue
             rows: Rows = {}
@@ -327,7 +328,7 @@ class Acquired:
         if masks is not None:  # lanes with the same mask synchronise
             warps = warps << 32 | masks.astype(np.int64)
         for _, mine in by_column(positions, warps):
-            numbers = np.unique(known[mine])
+            numbers = distinct(known[mine])
             if len(numbers) > 1:
                 rows: Rows = {}
                 for number in numbers.tolist():
@@ -339,7 +340,7 @@ class Acquired:
     def _collect(self) -> None:
         """Collect unused entries of the table."""
         arrays = [a for a in (self.known, self.pending, self.pending_far) if a is not None]
-        used = np.unique(np.concatenate([a.reshape(-1) for a in arrays]))
+        used = distinct(np.concatenate([a.reshape(-1) for a in arrays]))
         kept = [0, *(k for k in used.tolist() if k)]
         order = np.zeros(len(self.table), np.int64)
         order[kept] = np.arange(len(kept))
@@ -370,7 +371,7 @@ class Acquired:
                 latest[released] = np.stack([row for row in rows if row is not None])
                 ordered[mine] |= times[mine] < latest[group, at // n_ctas]
         left = left[~inside]
-        for number in np.unique(numbers[left]).tolist():
+        for number in distinct(numbers[left]).tolist():
             mine = left[numbers[left] == number]
             for cta, row in self.table[number].items():
                 n_ctas, base = self.numbers.owner(cta)

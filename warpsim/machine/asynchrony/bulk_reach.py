@@ -21,6 +21,7 @@ from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WIN
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Footprint, Receivers, Which
 from warpsim.machine.values import FLAT, Affine, Array, DType, Value, as_array, spread
+from warpsim.numerics.arrays import distinct
 from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
 
@@ -378,7 +379,7 @@ class BulkReach:
         if not combines:
             self.note(addresses, nbytes, READ)
         out = np.zeros((len(addresses), nbytes), np.uint8)
-        for address in np.unique(addresses).tolist():
+        for address in distinct(addresses).tolist():
             raw = self.global_bytes(address, nbytes, write=False)
             if raw is not None:
                 out[addresses == address] = raw

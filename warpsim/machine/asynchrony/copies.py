@@ -35,6 +35,7 @@ from warpsim.machine.state.transfers import (
     Work,
 )
 from warpsim.machine.values import Array, Value
+from warpsim.numerics.arrays import distinct
 from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class BulkCopies(BulkReach):
             for what, values, end in ("wHalo", halos, HALOS[mode]), ("wOffset", offsets, 32):
                 if (values >= end).any():
                     self.refuse(f"{what} is {int(values.max())}", advice=f"{what} is below {end} in mode .{mode}")
-            for halo in np.unique(halos[(halos < HALOS[mode]) & (offsets < 32)]).tolist():
+            for halo in distinct(halos[(halos < HALOS[mode]) & (offsets < 32)]).tolist():
                 yield fields, np.arange(len(lanes.index))[part][halos == halo], halo
 
     def tensor_store(self, map: Address, src: Address, reduction: Choose | None, mode: str = "tile") -> None:
@@ -217,7 +218,7 @@ class BulkCopies(BulkReach):
                 "out-of-bounds", f".ignore_oob ignores {int(ends.max())} bytes at one end; at most 15 are ignored"
             )
             return
-        for n in np.unique(sizes).tolist():
+        for n in distinct(sizes).tolist():
             part = np.flatnonzero(sizes == n)
             mine = lanes.some(part)
             if n % 16 or ((targets[part] | sources[part]) & 15).any():

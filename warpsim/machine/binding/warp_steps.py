@@ -253,10 +253,10 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
     """Wrap another instruction's ``step`` to check the wgmma in flight, if it uses their registers."""
     if instruction.form.scope is Scope.WARPGROUP or plan.wgmma_rows.keys().isdisjoint(instruction.registers):
         return step
-    reads, writes = (
-        np.array(sorted({plan.wgmma_rows[s] for s in slots if s in plan.wgmma_rows}), np.int64)
-        for slots in (instruction.reads, instruction.writes)
-    )
+    numbers = plan.wgmma_rows
+    reads = np.array(sorted({numbers[s] for s in instruction.reads if s in numbers}), np.int64)
+    writes = np.array(sorted({numbers[s] for s in instruction.writes if s in numbers}), np.int64)
+    touched = [(rows, written) for rows, written in ((reads, False), (writes, True)) if rows.size]
     move = moved(instruction)
     renames = move is not None and all(slot in plan.wgmma_rows for part in move for slot in part)
     guard = instruction.guard
@@ -268,9 +268,8 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
             return step(machine, group)
         accessed = machine.hooks.wgmma_registers_accessed
         if accessed is not None:
-            for rows, written in ((reads, False), (writes, True)):
-                if len(rows):
-                    accessed(machine, group, rows, written)
+            for rows, written in touched:
+                accessed(machine, group, rows, written)
         return step(machine, group)
 
     return watched

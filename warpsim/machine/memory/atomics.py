@@ -14,6 +14,7 @@ from warpsim.machine.selection import Rect
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.word_space import WordSpace, in_a_row
 from warpsim.machine.values import Array, DType, as_array, spread
+from warpsim.numerics.arrays import distinct
 from warpsim.records import frozen
 
 CROWD = 8
@@ -251,7 +252,7 @@ def _distinct(owners: Array) -> Array:
     """The distinct values; usually one, which needs no sorting."""
     if owners.size and owners[0] == owners.min() == owners.max():
         return owners[:1]
-    return np.unique(owners)
+    return distinct(owners)
 
 
 @frozen(eq=False)
@@ -293,7 +294,7 @@ class _Access:
             return
         places, owners, good = global_access.resolve(port, base, offset, size, within, write=True)
         if port.hooks.memory_accessed is not None:
-            for index in np.unique(owners[good]):
+            for index in distinct(owners[good]):
                 allocation, here = port.globals.allocation(int(index)), good & (owners == index)
                 global_access.report(port, ATOMIC, allocation, places, size, here)
         place, owner, chosen = self.flat(places), self.flat(owners), np.flatnonzero(self.flat(good))

@@ -22,6 +22,7 @@ from warpsim.machine.memory.addresses import (
 from warpsim.machine.memory.port import Port, leave
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.values import FLAT, Affine, Array, DType, as_array, spread
+from warpsim.numerics.arrays import distinct
 
 I64 = np.dtype(np.int64)
 
@@ -91,7 +92,7 @@ def _load_checked(
 ) -> tuple[Array, ...]:
     place, owner, good = resolve(port, array, offset, dtype.itemsize * count, within, write=False)
     out = tuple([np.zeros(place.shape, dtype) for _ in range(count)])
-    for index in np.unique(owner[good]):
+    for index in distinct(owner[good]):
         here = good & (owner == index)
         allocation = port.globals.allocation(int(index))
         if port.hooks.memory_accessed is not None:
@@ -192,7 +193,7 @@ def _report_store(port: Port, address: Address, values: tuple[Array, ...]) -> No
     good = (owner >= 0) & (place % nbytes == 0)
     if port.active is not None:
         good &= port.active
-    for which in np.unique(owner[good]):
+    for which in distinct(owner[good]):
         allocation, here = port.globals.allocation(int(which)), good & (owner == which)
         differs = partial(_differs, port, allocation, place, here, values)
         report(port, WRITE, allocation, place, nbytes, here, differs)
@@ -254,7 +255,7 @@ def _store_global(port: Port, address: Address, values: tuple[Array, ...]) -> No
         return
     place, owner, good = resolve(port, array, offset, nbytes, address.within, write=True)
     full = [in_order(spread(v, shape)) for v in values]
-    for which in np.unique(owner[good]):
+    for which in distinct(owner[good]):
         chosen, mask = port.globals.allocation(int(which)), good & (owner == which)
         report_shadow(port, WRITE, chosen, place, nbytes, mask)
         here = in_order(mask)

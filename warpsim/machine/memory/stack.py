@@ -7,6 +7,7 @@ import numpy as np
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
+from warpsim.numerics.arrays import distinct
 
 LIMIT = 512 * 1024
 """Most local memory of a thread in bytes (CUDA C++ Programming Guide, Technical Specifications)."""
@@ -70,7 +71,7 @@ class ThreadStack:
         notify = self.machine.hooks.stack_extended
         if notify is None:
             return
-        for at in np.unique(start):
+        for at in distinct(start):
             there = (start == at) & (end > at)
             if self.active is not None:
                 there &= self.active

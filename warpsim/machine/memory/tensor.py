@@ -17,6 +17,7 @@ from warpsim.machine.specials import ranks_of
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.tensor_memory import TensorMemory
 from warpsim.machine.values import Array
+from warpsim.numerics.arrays import distinct
 
 ADD = "add the warp's number modulo 4, times 32, to bits 16 to 31 of the address"
 OWN = "access only columns that tcgen05.alloc gave and tcgen05.dealloc has not taken back"
@@ -64,7 +65,7 @@ FEW = 16
 
 def read(memory: TensorMemory, ctas: Array, address: Array, lanes: int, columns: int) -> Array:
     """The words ``[k, lanes, columns]`` of rectangles within tensor memory, uint32."""
-    several = np.unique(address)
+    several = distinct(address)
     if len(several) > FEW:
         every: Array = memory.space.flat.take(_index(memory, ctas, address, lanes, columns))
         return every
@@ -78,7 +79,7 @@ def read(memory: TensorMemory, ctas: Array, address: Array, lanes: int, columns:
 def write(memory: TensorMemory, ctas: Array, address: Array, words: Array, mask: Array | None = None) -> None:
     """Write rectangles ``[k, lanes, columns]``, or the cells in ``mask`` (which broadcasts); where they overlap, the last stays."""
     memory.space.own()
-    several = np.unique(address)
+    several = distinct(address)
     if mask is None and len(several) <= FEW:
         for one in several:
             here = np.flatnonzero(address == one)

@@ -16,6 +16,7 @@ from warpsim.machine.memory.addresses import Address, Coordinate
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.values import Array, as_array
 from warpsim.numerics import convert, filtering
+from warpsim.numerics.arrays import distinct
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Textures:
         """Whether a module's variable of a kind is at each lane's address."""
         places = np.broadcast_to(as_array(address).astype(np.uint64), self.active.shape)
         out = np.zeros(self.active.shape, np.bool_)
-        for place in np.unique(places[self.active]).tolist():
+        for place in distinct(places[self.active]).tolist():
             fields = object_at(self.machine.launch.memory, place)
             out |= (places == place) & (fields is not None and fields.named and fields.kind == kind)
         return out
@@ -177,7 +178,7 @@ class Textures:
     def _objects(self, address: Address) -> Iterator[tuple[Array, Fields]]:
         """The lanes that name each object."""
         handles = np.broadcast_to(address.places.astype(np.uint64), self.active.shape)
-        for handle in np.unique(handles[self.active]).tolist():
+        for handle in distinct(handles[self.active]).tolist():
             mask = self.active & (handles == handle)
             fields = object_at(self.machine.launch.memory, handle)
             if fields is not None and (fields.levels or fields.kind == "samplerref" or not address.coordinates):
@@ -275,7 +276,7 @@ class _Part:
         weight = detail & 255 if fields.mip_linear and not self.whole else np.zeros_like(detail)
         level = detail >> 8 if fields.mip_linear else detail + 128 >> 8
         out = tuple([np.zeros(self.mask.shape, _WORD) for _ in range(4)])
-        for number in np.unique(level[self.mask]).tolist():
+        for number in distinct(level[self.mask]).tolist():
             lanes = self.mask & (level == number)
             for to, found in zip(out, self._filtered(number, lanes, weight, offset), strict=True):
                 to[lanes] = np.where(self.there, np.broadcast_to(found, lanes.shape), 0)[lanes]

@@ -17,6 +17,7 @@ from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.word_space import WordSpace, in_a_row
 from warpsim.machine.values import Array
+from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
 from warpsim.records import define, frozen
 from warpsim.types import ScalarType
@@ -121,7 +122,7 @@ class GlobalTarget:
                 self._runs = found[0][order], found[1][order], GRANULE
                 return self._runs
             address, receiver, size = self._spread()
-            whole = np.unique(receiver << 44 | address // GRANULE)
+            whole = distinct(receiver << 44 | address // GRANULE)
             if len(whole) * GRANULE == len(address) * size:
                 address, receiver, size = (whole & (1 << 44) - 1) * GRANULE, whole >> 44, GRANULE
             order = np.argsort(address, kind="stable")

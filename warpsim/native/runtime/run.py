@@ -25,7 +25,7 @@ from warpsim.native.runtime.inputs import INTEGERS, describe
 from warpsim.native.runtime.lane_tables import WarpTables
 from warpsim.native.runtime.memory import MemoryViews, PrivateShared, copy_in, publish_stores
 from warpsim.native.runtime.scratch import Scratch
-from warpsim.numerics.arrays import Array, DType
+from warpsim.numerics.arrays import Array, DType, distinct
 from warpsim.records import define
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ def leave(
         group.block, group.at = places[common]
         return
     ids = _ids(group, exits, lanes, tables)
-    numbers = np.unique(ids).tolist()
+    numbers = distinct(ids).tolist()
     live = frozenset().union(*(live_at(group.plan, *places[n], keeps=region.keeps) for n in numbers))
     whole = isinstance(group.selection, Lanes)
     if not whole:
