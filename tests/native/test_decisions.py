@@ -1,6 +1,7 @@
 """What the compiled engine decides: what a region that gave up may do no longer, when code pays, where it lies, how values come in."""
 
 import ctypes
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,9 +18,10 @@ from warpsim.native.runtime.extents import conflicts
 from warpsim.native.runtime.inputs import InputKind, describe, input_kind, layout_of, row_of
 from warpsim.native.tiering import cost as costs
 from warpsim.native.tiering import eligibility as serving
-from warpsim.native.tiering.cost import Policy
+from warpsim.native.tiering.cost import Policy, account_of_product
 from warpsim.native.tiering.eligibility import _serves
 from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint
+from warpsim.native.tiering.products import Bodies
 
 EVERYTHING = Options(alone=False, barriers=True)
 DIVERGED, CONFLICT, REFUSED, WRAPPED, OVER_BUDGET = (
@@ -188,32 +190,28 @@ def clock(monkeypatch, request):
     return now
 
 
+BODIES = SimpleNamespace(over=lambda: None)
+
+
 class Engine:
     """Notes what it is asked for."""
 
     def __init__(self):
         self.asked = []
-        self.bodies = SimpleNamespace(of=lambda instruction: ("compiled", instruction))
         self.compiling = 1.5
 
     def __getattr__(self, name):
         return lambda *given: self.asked.append((name, given)) or name
 
 
-def instruction(matrix):
-    """One that multiplies matrices, or not."""
-    return SimpleNamespace(traits=SimpleNamespace(matrix=matrix), form=SimpleNamespace(function="body"))
-
-
 def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
     """By the thread's own time, for which it asks no sooner than the clock allows; what earlier launches took counts."""
     made = []
     clock.interpreted.launches = 0.02
-    engine = serving.DeferredEngine(lambda: made.append(Engine()) or made[-1], runs_steps=True)
+    engine = serving.DeferredEngine(lambda: made.append(Engine()) or made[-1], BODIES, runs_steps=True)
     assert engine.runs_steps
     assert (engine.advance(1, 2, 3), engine.joined(4), engine.until("group", 9), engine.compiling) == (False, 1, 9, 0.0)
     assert engine.reason(5) is None
-    assert engine.of(instruction(None)) == "body"
     clock.clock += 0.029
     clock.thread += 0.029
     assert (engine.advance(1, 2, 3), made) == (False, [])
@@ -227,28 +225,52 @@ def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
     assert engine.advance(1, 2, 3) == "advance"
     assert len(made) == 1
     assert (engine.joined(4), engine.until("group", 9), engine.run_through(6, 7)) == ("joined", "until", "run_through")
-    assert (engine.compiling, engine.reason(5), engine.bodies) == (1.5, "reason", engine)
-    assert engine.of(product := instruction(Matrix.MULTIPLY)) == ("compiled", product)
+    assert (engine.compiling, engine.reason(5)) == (1.5, "reason")
     engine.over()
     assert [name for name, _ in made[0].asked] == ["advance", "joined", "until", "run_through", "reason", "over"]
     assert made[0].asked[0][1] == (1, 2, 3, None)
     assert clock.interpreted.launches == 0.02
 
 
-def test_products_want_the_engine_now(clock):
-    """An instruction that multiplies matrices stays with the launch; without an engine it has its own body."""
-    engine = serving.DeferredEngine(Engine, runs_steps=False)
-    product = instruction(Matrix.MULTIPLY)
-    assert engine.of(instruction(None)) == "body"
-    assert engine.of(product) == ("compiled", product)
-    none = serving.DeferredEngine(lambda: None, runs_steps=False)
-    assert none.of(product) == "body"
+@pytest.mark.parametrize(
+    ("policy", "begins"),
+    [(Policy.AUTO, [None, 0, 2]), (Policy.ASKED, [2, 0, 2]), (Policy.AT_ONCE, [0, 0, 0])],
+)
+def test_when_products_of_matrices_import_their_code(monkeypatch, tmp_path, policy, begins):
+    """Not in a first launch, which it would only hold up; after .02 seconds of products in a later one or a later process."""
+    matrices = SimpleNamespace(of=lambda instruction: lambda: "code", over=lambda: None)
+    monkeypatch.setattr("warpsim.native.matrix.instructions.Matrices", lambda policy: matrices)
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    taken = itertools.count()
+    monkeypatch.setattr(costs, "spent", lambda: 0.015 * next(taken))
+
+    def launch(compiles=True):
+        bodies = Bodies(policy, lambda: compiles)
+        product, other = (
+            SimpleNamespace(
+                op=SimpleNamespace(text="a product"),
+                traits=SimpleNamespace(matrix=matrix),
+                form=SimpleNamespace(function=lambda: "body"),
+            )
+            for matrix in (Matrix.MULTIPLY, None)
+        )
+        found = [bodies.of(product)() for _ in range(4)]
+        assert bodies.of(other)() == "body"
+        bodies.over()
+        return found.index("code") if "code" in found else None
+
+    costs.account_of.cache_clear()
+    found = [launch(), launch()]
+    costs.account_of.cache_clear()  # a later process
+    assert [*found, launch()] == begins
+    costs.account_of.cache_clear()
+    assert launch(compiles=False) is None
 
 
 def test_where_there_is_no_engine(clock):
     """Nobody asks a second time; and the time of a launch without one is noted."""
     asked = []
-    engine = serving.DeferredEngine(lambda: asked.append(1), runs_steps=True)
+    engine = serving.DeferredEngine(lambda: asked.append(1), BODIES, runs_steps=True)
     clock.clock += 1
     clock.thread += 1
     for _ in range(3):
@@ -519,41 +541,40 @@ def test_products_of_matrices_that_pay(monkeypatch, tmp_path):
     monkeypatch.setattr(matrices, "share_of", lambda launches: [None, 0.04, 8.0][launches])
     codes = matrices.Codes()
 
-    def of(key, policy):
-        return codes.of(key, lambda name: f"define @{name}({key})", policy)
+    costs.account_of.cache_clear()
+
+    def of(text, policy):
+        return codes.of((text, 90), lambda name: f"define @{name}({text})", policy)
 
     assert of("a", Policy.AT_ONCE).startswith("define @matrix_")
-    assert of("a", Policy.AUTO) is codes.functions["a"]
+    assert of("a", Policy.AUTO) is codes.functions["a", 90]
     assert len(made) == 1
     assert of("kept", Policy.AUTO) is True
     assert [of("b", Policy.AUTO) for _ in range(2)] == [None, None]
-    assert sought == ["product a", "product kept", "product b"]  # each once
-    codes.account("b").interpreted = 8.0
+    assert sought == [f"product {(text, 90)}" for text in ("a", "kept", "b")]  # each once
+    account_of_product("b").interpreted = 8.0
     assert of("b", Policy.AUTO)
-    assert (len(made), codes.wanted.keys()) == (2, {"b"})
+    assert (len(made), codes.wanted.keys()) == (2, {("b", 90)})
     codes.wanted.clear()
 
-    codes.account("c").interpreted = 0.05
+    account_of_product("c").interpreted = 0.05
     for count in (0, 1):
+        account_of_product("c").launches += 1
         assert of("c", Policy.AUTO) is None
         codes.over(Policy.AUTO)
         assert len(submitted) == count
-    codes.account("d").interpreted = 0.005
+    account_of_product("d").interpreted = 0.005
     assert of("d", Policy.ASKED) is None
     codes.over(Policy.ASKED)
     assert len(submitted) == 1
-    codes.account("d").interpreted = 0.007  # 50 seconds for each
+    account_of_product("d").interpreted = 0.007  # 50 seconds for each
     assert of("d", Policy.ASKED) is None
     codes.over(Policy.ASKED)
     assert (len(submitted), len(made)) == (2, 2)
-    assert [matrices.Codes().account(key).launches for key in "cd"] == [1, 0]  # in a later process
     submitted[0]()
-    assert of("c", Policy.AUTO) is codes.functions["c"]
+    assert of("c", Policy.AUTO) is codes.functions["c", 90]
     assert len(made) == 3
 
-    assert codes.timed("f", lambda: 7) == 7
-    assert codes.timed("f", lambda: 8) == 8
-    assert 0 < codes.account("f").interpreted < 1
     plans = []
     assert [codes.planned("g", lambda: plans.append(1)) for _ in range(2)] == [None, None]
     assert plans == [1]

@@ -6,8 +6,8 @@ A body that is asked for what no machine code does (other numerics, operands of 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable
-from functools import cache, lru_cache, partial
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -23,7 +23,15 @@ from warpsim.native.compiling.images import Function, function_at
 from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.matrix.kernels import Plain, Warp, warp_kernel, warpgroup_kernel
 from warpsim.native.matrix.plans import mma_plan, plain_plan, sparse_plan, wgmma_product, wmma_plain_plan, wmma_plan
-from warpsim.native.tiering.cost import FIRST_SHARE, PRODUCT, QUEUED_SHARE, Account, Policy, share_of, spent
+from warpsim.native.tiering.cost import (
+    FIRST_SHARE,
+    PRODUCT,
+    QUEUED_SHARE,
+    Account,
+    Policy,
+    account_of_product,
+    share_of,
+)
 from warpsim.numerics.arrays import Array, DType
 from warpsim.records import frozen
 
@@ -39,23 +47,24 @@ NEWEST = 90
 
 
 T = TypeVar("T")
+Key = tuple[object, ...]
+"""An instruction's text, and what else decides its code."""
 
 
 class Codes:
-    """Compiled products, and the time that bodies took while there were none."""
+    """Compiled products."""
 
     def __init__(self) -> None:
-        self.account = cache(lambda key: Account(_name(key)))
-        self.texts: dict[Hashable, tuple[str, str]] = {}
-        self.functions: dict[Hashable, Function] = {}
-        self.sought: set[Hashable] = set()
+        self.texts: dict[Key, tuple[str, str]] = {}
+        self.functions: dict[Key, Function] = {}
+        self.sought: set[Key] = set()
         """What was looked up on disk."""
-        self.wanted: dict[Hashable, Callable[[str], str]] = {}
+        self.wanted: dict[Key, Callable[[str], str]] = {}
         """What this launch has asked for in vain."""
-        self.plans: dict[Hashable, Any] = {}
+        self.plans: dict[Key, Any] = {}
         self.lock = threading.RLock()
 
-    def of(self, key: Hashable, make: Callable[[str], str], policy: Policy) -> Function | None:
+    def of(self, key: Key, make: Callable[[str], str], policy: Policy) -> Function | None:
         """A function, None while it does not pay. ``make`` writes it under a name."""
         if key in self.functions:
             return self.functions[key]
@@ -65,7 +74,7 @@ class Codes:
             if kept is not None:
                 self.functions[key] = function_at(kept)
                 return self.functions[key]
-        if policy is Policy.AT_ONCE or self.account(key).allows(PRODUCT, FIRST_SHARE):
+        if policy is Policy.AT_ONCE or _account(key).allows(PRODUCT, FIRST_SHARE):
             with self.lock:
                 if key not in self.functions:
                     self._make(key, make)
@@ -73,7 +82,7 @@ class Codes:
         self.wanted[key] = make
         return None
 
-    def text(self, key: Hashable, make: Callable[[str], str]) -> tuple[str, str]:
+    def text(self, key: Key, make: Callable[[str], str]) -> tuple[str, str]:
         """A product's module, and its function's name."""
         with self.lock:
             if key not in self.texts:
@@ -85,35 +94,30 @@ class Codes:
     def over(self, policy: Policy) -> None:
         """A launch is over: what it has asked for in vain is compiled behind it, where that pays."""
         for key, make in self.wanted.items():
-            account = self.account(key)
-            account.launches += 1
+            account = _account(key)
             share = QUEUED_SHARE if policy is Policy.ASKED else share_of(account.launches)
             if account.allows(PRODUCT, share):
                 account.compiled += PRODUCT
                 compile_queue().submit(partial(self._make, key, make))
-            account.keep()
         self.wanted.clear()
 
-    def _make(self, key: Hashable, make: Callable[[str], str]) -> None:
+    def _make(self, key: Key, make: Callable[[str], str]) -> None:
         text, name = self.text(key, make)
         self.functions[key] = function_at(compiled_function(_name(key), text, name))
 
-    def planned(self, key: Hashable, make: Callable[[], T]) -> T:
+    def planned(self, key: Key, make: Callable[[], T]) -> T:
         """A key's plan, made once."""
         if key not in self.plans:
             self.plans[key] = make()
         return self.plans[key]
 
-    def timed(self, key: Hashable, body: Callable[[], T]) -> T:
-        """A body's result; its time is accounted for."""
-        began = spent()
-        result = body()
-        self.account(key).interpreted += spent() - began
-        return result
 
-
-def _name(key: Hashable) -> str:
+def _name(key: Key) -> str:
     return f"product {key}"
+
+
+def _account(key: Key) -> Account:
+    return account_of_product(str(key[0]))
 
 
 @lru_cache(maxsize=1)
@@ -202,7 +206,7 @@ class _Warps:
             return itself()
         function = codes().of(key, lambda name: warp_kernel(plan, name), self.policy)
         if function is None:
-            return codes().timed(key, itself)
+            return _account(key).timed(itself)
         n, m = extent(given if e is None else (*given, e))
         table = None
         if e is not None and f is not None:
@@ -281,7 +285,7 @@ class _Warpgroups:
         plan = codes().planned(key, lambda: _warpgroup(op, device.sm, shared, across))
         function = codes().of(key, plan.text, self.policy)
         if function is None:
-            return codes().timed(key, lambda: self.function(op, *operands, **ports))
+            return _account(key).timed(self.function, op, *operands, **ports)
 
         def again() -> Array:
             """By the body, without reporting twice."""

@@ -6,7 +6,9 @@ import enum
 import os
 import sys
 import time
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeVar
 
 from warpsim.cache import digest, has_note, note
 from warpsim.version import VERSION
@@ -51,6 +53,9 @@ PRODUCT = 0.3125
 """Seconds to compile a product of matrices."""
 
 
+T = TypeVar("T")
+
+
 class Account:
     """Seconds that the interpreter has spent on something, about, in all launches, those that compiling it took, and how many
     launches there were; under a ``name`` those of earlier processes count as one, so that one launch a process is compiled, too."""
@@ -69,6 +74,13 @@ class Account:
         """Whether so many more seconds of compilation stay within a share of those that code would have spared."""
         return self.compiled + seconds <= self.saved * share
 
+    def timed(self, body: Callable[..., T], *operands: object, **ports: object) -> T:
+        """A body's result; its time is accounted for."""
+        began = spent()
+        result = body(*operands, **ports)
+        self.interpreted += spent() - began
+        return result
+
     def keep(self) -> None:
         """Leave a note for later processes, if it took a while."""
         if self._note is not None and self.interpreted > HOT:
@@ -82,10 +94,13 @@ def account_of(name: str) -> Account:
     return Account(name)
 
 
+def account_of_product(text: str) -> Account:
+    """The account of the products that an instruction's ``text`` names."""
+    return account_of(f"product {text}")
+
+
 LAUNCHES = 0.05
 """Seconds that launches take before the engine is imported."""
-PRODUCTS = 0.02
-"""Seconds that products of matrices take before their machine code is imported."""
 
 
 @lru_cache(maxsize=1)
@@ -106,10 +121,9 @@ def spent() -> float:
 
 
 class Interpreted:
-    """Seconds that this process has interpreted: launches without an engine (infinite once one was imported), and products of
-    matrices."""
+    """Seconds that this process has interpreted launches without an engine, infinite once one was imported."""
 
-    launches = products = 0.0
+    launches = 0.0
 
     @property
     def enough(self) -> bool:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from warpsim.isa.traits import Matrix
 from warpsim.machine.hooks import Listener
 from warpsim.machine.state.launch import LaunchState
 from warpsim.native.regions.options import Stops
 from warpsim.native.tiering.cost import LAUNCHES, interpreted, policy_of, slowness, spent
 from warpsim.native.tiering.notes import on_disk
+from warpsim.native.tiering.products import Bodies
 
 if TYPE_CHECKING:
-    from warpsim.isa.spec import Body
     from warpsim.machine.engine import Limit
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
@@ -82,6 +81,7 @@ def compiled_for(
             state.device,
             observer,
             policy=policy,
+            bodies=bodies,
             collectives=serves.collectives,
             runs_steps=runs_steps,
             barriers=serves.barriers,
@@ -93,9 +93,10 @@ def compiled_for(
         )
 
     kept = runs_steps and on_disk(state.plan)
+    bodies = Bodies(policy, partial(_compiles, kept=kept))
     if engine == "compiled" or interpreted().enough or kept:
         return make()
-    return DeferredEngine(make, runs_steps=runs_steps)
+    return DeferredEngine(make, bodies, runs_steps=runs_steps)
 
 
 def _compiles(*, kept: bool) -> bool:
@@ -110,7 +111,7 @@ def _compiles(*, kept: bool) -> bool:
     return available()
 
 
-@functools.lru_cache(maxsize=256)
+@lru_cache(maxsize=256)
 def _serves(watched: tuple[tuple[tuple[str, ...], frozenset[str]], ...]) -> _Serves:
     """What may run compiled without losing events, given each watcher's and those of them that compiled code handles."""
     events = {e for taken, compiled in watched for e in taken if e not in compiled}
@@ -126,8 +127,8 @@ class DeferredEngine:
     """Stands for the engine that ``make`` returns (None: there is none) until launches have taken so long that it is worth its
     import."""
 
-    def __init__(self, make: Callable[[], CompiledEngine | None], *, runs_steps: bool) -> None:
-        self.runs_steps = runs_steps
+    def __init__(self, make: Callable[[], CompiledEngine | None], bodies: Bodies, *, runs_steps: bool) -> None:
+        self.bodies, self.runs_steps = bodies, runs_steps
         self._make = make
         self._interpreted = interpreted()
         self._engine: CompiledEngine | None = None
@@ -176,19 +177,6 @@ class DeferredEngine:
         return self._engine.run_through(machine, group)
 
     @property
-    def bodies(self) -> DeferredEngine:
-        """The semantics to use in place of the forms' own."""
-        return self
-
-    def of(self, instruction: Instruction) -> Body:
-        """The function that executes an instruction. It is bound for the whole launch, so a product imports the engine
-        at once."""
-        engine = None
-        if instruction.traits.matrix is Matrix.MULTIPLY:
-            engine = self._engine or self._import()
-        return instruction.form.function if engine is None else engine.bodies.of(instruction)
-
-    @property
     def compiling(self) -> float:
         """Seconds that compiling has taken in this launch."""
         return 0.0 if self._engine is None else self._engine.compiling
@@ -201,5 +189,6 @@ class DeferredEngine:
         """The launch is over."""
         if self._engine is None:
             self._interpreted.launches += spent() - self._began
+            self.bodies.over()
         else:
             self._engine.over()

@@ -6,35 +6,25 @@ The compiler is imported with the first region: an interpreted launch does not w
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.state.notes import Note
 from warpsim.native.regions.options import Options, Place, Stops, described
-from warpsim.native.tiering.cost import (
-    HOT,
-    PRODUCTS,
-    Policy,
-    has_spare_core,
-    interpreted,
-    share_of,
-    spent,
-)
+from warpsim.native.tiering.cost import HOT, Policy, has_spare_core, share_of
 from warpsim.native.tiering.enqueue import enqueue, enqueue_urgent
 from warpsim.native.tiering.entry_points import Budget, EntryPoint, Profile, Request
 
 if TYPE_CHECKING:
-    from warpsim.isa.spec import Body
     from warpsim.machine.engine import Limit
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import DeviceSpec, LaunchState
-    from warpsim.native.matrix.instructions import Matrices
     from warpsim.native.runtime.calls import Calls
     from warpsim.native.runtime.extents import FootprintObserver
+    from warpsim.native.tiering.products import Bodies
     from warpsim.program.program import Instruction
 
 TAKEN = frozenset({"active", "report", "memory"})
@@ -52,6 +42,7 @@ class CompiledEngine:
         observer: FootprintObserver | None = None,
         *,
         policy: Policy,
+        bodies: Bodies,
         collectives: bool,
         runs_steps: bool = True,
         barriers: bool = False,
@@ -68,7 +59,7 @@ class CompiledEngine:
         self._begin: Place = 0, 0, False, collectives, barriers, accesses
         """Where batches begin."""
         self._observer, self._sm = observer, device.sm if device.numerics == "exact" else None
-        self.bodies = Bodies(policy)
+        self.bodies = bodies
         self._budget = Budget(policy)
         self._profiles: dict[tuple[int, bool], Profile] = {}
         self._begins: dict[tuple[FunctionPlan, int, bool], tuple[int, ...]] = {}
@@ -252,36 +243,3 @@ def _plausible(instruction: Instruction, *, accesses: bool) -> bool:
     address = instruction.address if "memory" in form.ports else None
     parameter = address is not None and address.base is not None and address.base.parameter is not None
     return instruction.traits.fence is None and (parameter or "memory" not in form.ports)
-
-
-class Bodies:
-    """The functions that execute a launch's instructions: compiled matrix products in place of interpreted ones, once
-    these have taken a while."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self._interpreted = interpreted()
-        self._matrices: Matrices | None = None
-
-    def of(self, instruction: Instruction) -> Body:
-        """The function that executes an instruction."""
-        if instruction.traits.matrix is not Matrix.MULTIPLY:
-            return instruction.form.function
-        if self.policy is not Policy.AT_ONCE and self._interpreted.products <= PRODUCTS:
-            return lambda *operands, **ports: self._timed(instruction.form.function, operands, ports)
-        if self._matrices is None:
-            from warpsim.native.matrix.instructions import Matrices
-
-            self._matrices = Matrices(self.policy)
-        return self._matrices.of(instruction)
-
-    def _timed(self, body: Body, operands: tuple[object, ...], ports: dict[str, object]) -> Any:
-        began = spent()
-        result = body(*operands, **ports)
-        self._interpreted.products += spent() - began
-        return result
-
-    def over(self) -> None:
-        """The launch is over: queue what would have served it."""
-        if self._matrices is not None:
-            self._matrices.over()
