@@ -100,15 +100,21 @@ def test_what_a_difference_absorbs(terms, lanes):
     assert at(result, 11).kinds["absorption"] == lanes
 
 
-def test_a_shuffle_at_two_places():
-    """Its result is exact, though its register held 1/3 before."""
-    shuffle = "div.rn.f32 %f3, 0f3F800000, %f1; shfl.sync.bfly.b32 %f3, %f1, 4, 31, -1;"
-    body = f"""ld.global.f32 %f1, [%rd4]; setp.lt.u32 %p1, %r1, 16;
+@pytest.mark.parametrize("fewer", ["", "setp.ge.u32 %p1, %r1, 24;"], ids=["halves", "a part has left"])
+def test_a_shuffle_at_two_places(fewer):
+    """Lanes get the errors of those from which they get values, wherever these are; not what their registers held before."""
+    shuffle = "mov.f32 %f3, %f4; shfl.sync.bfly.b32 %f3, %f2, 31, 31, -1;"
+    body = f"""ld.global.f32 %f1, [%rd4]; setp.lt.u32 %p1, %r1, 16; sqrt.rn.f32 %f2, %f1; div.rn.f32 %f4, %f1, 0f40400000;
+    @%p1 mov.f32 %f2, %f1; {fewer}
     @%p1 bra low; {shuffle} bra met; low: {shuffle} met: st.global.f32 [%rd5], %f3;"""
-    out, result = shadow(body, np.full(32, 3, np.float32), np.zeros(32, np.float32))
+    x = np.arange(34, 66, dtype=np.float32)
+    out, result = shadow(body, x, np.zeros(32, np.float32))
 
-    assert out.tolist() == [3] * 32
-    assert result.accuracy.ulps == 0
+    exact = np.where(np.arange(32) < 16, np.sqrt(x[::-1].astype(np.float64)), x[::-1])
+    stored = result.accuracy.stores[0]
+    assert out.tolist() == exact.astype(np.float32).tolist()
+    assert stored.largest == pytest.approx(float((np.abs(out - exact) / out).max()), rel=1e-9)
+    assert stored.total == pytest.approx(float((np.abs(out - exact) / out).sum()), rel=1e-6)
 
 
 def test_an_overflow():

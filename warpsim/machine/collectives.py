@@ -182,6 +182,8 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
     result = form.function(instruction.op, *arguments, **keywords)
     if followed and machine.hooks.shadowed_after is not None:
         machine.hooks.shadowed_after(machine, joint, instruction)
+    if followed and machine.hooks.collective_joined is not None:
+        machine.hooks.collective_joined(machine, joint, instruction)
     results = [
         np.broadcast_to(as_array(warps.collect(r)), together.shape).reshape(-1)
         for r in (result if isinstance(result, tuple) else (result,))
@@ -204,7 +206,7 @@ def _shadowed(machine: Machine, joint: Group, parts: list[Group], slices: list[A
         return set()
     if len({_but_registers(present(group)) for group in parts}) > 1:
         return set()
-    told = machine.hooks.shadows
+    told = machine.hooks.shadows if machine.hooks.collective_joined is None else None
     names = {name for group in parts for name in group.shadows if told is None or name in told}
     for slot, *own in zip(*(_slots(present(group)) for group in (joint, *parts)), strict=True):
         joint.set(slot, _gathered(joint, parts, slices, [as_array(g.read(r)) for g, r in zip(parts, own, strict=True)]))

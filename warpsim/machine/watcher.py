@@ -291,6 +291,10 @@ class Watcher:
         """Warps are about to execute a collective without a membermask with some of their lanes only: all that have not
         exited have arrived."""
 
+    def collective_joined(self, machine: Machine, joint: Group, instruction: Instruction) -> None:
+        """Lanes that have reached a collective at several places execute it together. ``joint`` has all of them, with the registers
+        that each brings and their shadows; those that it gets for the results, they get. Called only where there are shadows."""
+
     def warpgroup_incomplete(self, machine: Machine, group: Group, broken: Array) -> None:
         """The warpgroups of the ``broken`` threads lack threads that have exited or never existed; they skip the
         instruction."""

@@ -201,6 +201,11 @@ class Accuracy(Watcher):
                 new = new if new.any() else None
             group.set_shadow(name, slot, new)
 
+    def collective_joined(self, machine: Machine, joint: Group, instruction: Instruction) -> None:
+        """Lanes at several places execute a collective together."""
+        self.registers_read(machine, joint, instruction.reads)
+        self.registers_written(machine, joint, instruction.writes)
+
     def _of_constants(self, machine: Machine, group: Group, instruction: Instruction) -> Pending | None:
         """A step that has read no register."""
         rule = self._of(group, instruction).rule
