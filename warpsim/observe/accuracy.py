@@ -790,7 +790,6 @@ class Accuracy(Watcher):
 
 
 SIZES = {F32: "sizes of f32", F64: "sizes of f64"}
-RELATIVE = {F32: "relative errors of f32", F64: "relative errors of f64"}
 RULE = "accuracy"
 """In the set of checks: make a note at each instruction at which something happened to the shadows."""
 SMALL = {"f16": 2.0**-14, "bf16": 2.0**-100, "f32": 2.0**-100, "f64": 2.0**-1022}
@@ -806,9 +805,8 @@ def _relative(got: Array, error: Array, kind: str, active: Array | None) -> Arra
     if not size.item(size.argmin()) >= SMALL[kind]:
         np.maximum(size, LEAST_NORMAL[kind], out=size)
         small = F64  # f32 has no such errors
-    shape = size.shape if error.shape == size.shape else np.broadcast_shapes(error.shape, size.shape)
-    relative: Array = WORKSPACE.take(RELATIVE[small], shape, small)
-    np.divide(error, size, out=relative, dtype=small, casting="unsafe")
+    alike = size.shape == error.shape and size.dtype == small
+    relative: Array = np.divide(error, size, out=size if alike else None, dtype=small, casting="unsafe")
     np.abs(relative, out=relative)
     return relative if active is None else np.where(active, relative, relative.dtype.type(0))
 
@@ -816,22 +814,22 @@ def _relative(got: Array, error: Array, kind: str, active: Array | None) -> Arra
 def _mend(got: Array, error: Array, relative: Array, whole: Array | None, least: float) -> int | None:
     """Mend the errors, the relative errors and the shadows, of one shape, of results among which some, or some shadows, are not
     finite. Gives the first whose relative error is infinite; there it counts as 0."""
-    shape = relative.shape
-    wrong = (~(relative < math.inf)).reshape(-1).nonzero()[0]
-    values, lost = _taken(got, shape, wrong).astype(np.float64), _taken(error, shape, wrong)
-    if whole is not None:
-        lost = _taken(whole, shape, wrong) - values
+    shape, infinite = relative.shape, relative.dtype.type(math.inf)
+    wrong = (~(relative < infinite)).reshape(-1).nonzero()[0]
+    values = _taken(got, shape, wrong).astype(np.float64)
+    there = None if whole is None else _taken(whole, shape, wrong)
+    lost = _taken(error, shape, wrong) if there is None else there - values
     lost[np.isnan(lost)] = 0.0
     size = np.abs(lost / np.maximum(np.abs(values), least)).astype(relative.dtype)
-    finite = np.isfinite(values)
-    if not finite.all():
-        if whole is not None:
-            lost = error_of(_taken(whole, shape, wrong), values)
+    if not math.isfinite(np.add.reduce(values)):
+        finite = np.isfinite(values)
+        if there is not None:
+            lost = error_of(there, values)
         size[~finite] = np.where(lost != 0, math.inf, 0.0)[~finite]
     top = int(size.argmax())
     endless = size.item(top) == math.inf
     if endless:
-        size[size == math.inf] = 0.0
+        size[size == infinite] = 0.0
     error.put(wrong, lost)
     relative.put(wrong, size)
     if whole is not None and whole.shape == shape:
@@ -841,7 +839,7 @@ def _mend(got: Array, error: Array, relative: Array, whole: Array | None, least:
 
 def _taken(array: Array, shape: tuple[int, ...], places: Array) -> Array:
     """Elements of an array that broadcasts to a shape."""
-    return (array if array.shape == shape else np.broadcast_to(array, shape)).reshape(-1).take(places)
+    return (array if array.shape == shape else np.broadcast_to(array, shape)).take(places)
 
 
 def _rows(group: Group, access: MemoryAccess) -> tuple[Array, Array]:

@@ -21,6 +21,7 @@ from warpsim.observe.accuracy_values import (
     DECISION,
     NAMES,
     PARTS,
+    WORTHWHILE,
     Part,
     Recycled,
     Rule,
@@ -41,29 +42,35 @@ Note = Callable[
 """Counts the errors of results, and gives them; None if there are none."""
 
 
+Kept = dict[int, tuple[object, Array, Array]]
+"""By register: what it holds, the errors of that, and the shadows."""
+
+
 class Wholes:
     """The shadows of registers, values and errors together, each made once."""
 
     def __init__(self) -> None:
         self.arrays = Recycled()
-        self._known: dict[tuple[int, Part], tuple[object, Array, Array]] = {}
+        self._kept: dict[Part, Kept] = {}
 
-    def of(self, key: tuple[int, Part], held: object, value: Array, error: Array | None) -> Array:
-        """The shadow of a register's element; the register holds ``held``."""
-        if error is None:
-            return value
-        known = self._known.get(key)
-        if known is None or known[0] is not held or known[1] is not error:
-            known = self._known[key] = held, error, shadow_value(value, error)
-        return known[2]
-
-    def keep(self, key: tuple[int, Part], held: object, error: Array, whole: Array) -> None:
-        """Keep a shadow that is known."""
-        self._known[key] = held, error, whole
+    def of(self, part: Part) -> Kept:
+        """Those of elements."""
+        return self._kept.setdefault(part, {})
 
     def forget(self) -> None:
         """Forget all registers."""
-        self._known.clear()
+        for kept in self._kept.values():
+            kept.clear()
+
+
+def _shadow(kept: Kept, slot: int, held: object, value: Array, error: Array | None) -> Array:
+    """The shadow of a register's element; the register holds ``held``."""
+    if error is None:
+        return value
+    known = kept.get(slot)
+    if known is None or known[0] is not held or known[1] is not error:
+        known = kept[slot] = held, error, shadow_value(value, error)
+    return known[2]
 
 
 def plain_step(
@@ -76,9 +83,9 @@ def plain_step(
     if not one or rounded == "f64" or "negative_product" in signs:
         return None
     part, slot, exactly, dtype = (rounded, 0), instruction.outputs[0].registers[0], EXACT[root], DTYPES[rounded]
-    name, getters, take = NAMES[part], rule.getters, wholes.arrays.take
+    name, getters, take, kept = NAMES[part], rule.getters, wholes.arrays.take, wholes.of(part)
     slots = [-1 if o.register is None else o.register.index for o in rule.data]
-    keys, upper, others = [(k, part) for k in slots], NAMES["bf16", 1], PARTS.keys() - {name}
+    upper, others = NAMES["bf16", 1], PARTS.keys() - {name}
 
     def computed(machine: Machine, group: Group) -> object:
         values = [get(machine, group) for get in getters]
@@ -92,22 +99,23 @@ def plain_step(
         got = result if isinstance(result, np.ndarray) else as_array(group.read(slot))
         if got.dtype != dtype:
             got = part_of(got, part)
-        sources = [
-            value if error is None else wholes.of(key, one, value, error)
-            for key, one, value, error in zip(keys, held, values, errors, strict=True)
-        ]
+        sources = [_shadow(kept, *one) for one in zip(slots, held, values, errors, strict=True)]
         shape = got.shape
         for source in sources:
             if source.shape != shape:
                 shape = np.broadcast_shapes(shape, source.shape)
-        shadow = exactly(*sources, out=take(shape), dtype=F64)
-        error = np.subtract(shadow, got, out=take(shape), dtype=F64)
+        few = got.size < WORTHWHILE
+        shadow = exactly(*sources, out=None if few else take(shape), dtype=F64)
+        error = np.subtract(shadow, got, out=None if few else take(shape), dtype=F64)
         noted = note(group, instruction, values, errors, got, error, None, rounded, shadow)
         if len(shadows) > 1 and not others.isdisjoint(shadows):
             without_errors(group, (slot,))
-        group.set_shadow(name, slot, noted)
-        if noted is not None and noted.shape == shadow.shape:
-            wholes.keep((slot, part), result, noted, shadow)
+        if noted is None:
+            group.set_shadow(name, slot, None)
+            return None
+        shadows.setdefault(name, {})[slot] = noted  # the register is there, and dirty: the step has written it
+        if noted.shape == shadow.shape:
+            kept[slot] = result, noted, shadow
         return None
 
     return computed
@@ -122,7 +130,7 @@ def compare_step(
         return None
     part, name, getters = (kind, 0), NAMES[kind, 0], rule.getters
     slots = [-1 if o.register is None else o.register.index for o in rule.data]
-    keys, outputs = [(k, part) for k in slots], [o.registers[0] for o in elements(instruction.outputs) if o.registers]
+    kept, outputs = wholes.of(part), [o.registers[0] for o in elements(instruction.outputs) if o.registers]
     others = PARTS.keys() - {name, NAMES[DECISION]}
 
     def compared(machine: Machine, group: Group) -> object:
@@ -131,7 +139,7 @@ def compare_step(
         if not others.isdisjoint(shadows):
             return usual(machine, group)  # a bf16 may stand in an f32
         file = shadows.get(name, NO_FILE)
-        wide = [wholes.of(key, env[k], v, file.get(k)) for key, k, v in zip(keys, slots, values, strict=True)]
+        wide = [_shadow(kept, k, env[k], v, file.get(k)) for k, v in zip(slots, values, strict=True)]
         otherwise = None
         if wide[0] is not values[0] or wide[1] is not values[1]:
             otherwise = compare(*wide) ^ compare(*values)
