@@ -472,12 +472,16 @@ class Group:
 
     def leave(self, keep: Array, child: Group, registers: Iterable[int]) -> None:
         """Copy registers to ``child``, which has the lanes ``keep`` of this list of lanes."""
+
+        def part(array: Array) -> Array:
+            return array if array.size == 1 else array.take(keep, mode="clip")  # all are there: test none
+
         for index in registers:
             value = self.env[index]
             if value is not None:
-                child.env[index] = value if type(value) is Affine or value.size == 1 else value.take(keep)
+                child.env[index] = value if type(value) is Affine else part(value)
         for name, file in self.shadows.items():
-            kept = {i: v if v.size == 1 else v.take(keep) for i, v in file.items() if child.env[i] is not None}
+            kept = {i: part(v) for i, v in file.items() if child.env[i] is not None}
             if kept:
                 child.shadows[name] = kept
 
