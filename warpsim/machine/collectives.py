@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from warpsim.isa.spec import Scope
+from warpsim.isa.spec import Form, Scope
 from warpsim.isa.traits import Family
 from warpsim.machine.binding.operand_slots import Guard, commit_of, guard_of, value_getter
 from warpsim.machine.binding.ports import PORTS
@@ -169,17 +169,10 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
     for number in range(form.n_dest, len(instruction.operands)):
         values = [as_array(value_getter(g.plan, present(g).operands[number])(machine, g)) for g in parts]
         arguments.append(warps.spread(_gathered(joint, parts, slices, values)))
-    keywords: dict[str, object] = {
-        name: PORTS[name](machine, joint, None) for name in form.ports - {"active", "report"}
-    }
-    if "active" in form.ports:
-        keywords["active"] = warps.active
-    if "report" in form.ports:
-        keywords["report"] = lambda rule, message, lanes=None, **more: machine.fault(rule, message, joint, None, **more)
     followed = _shadowed(machine, joint, parts, slices)
     if followed and machine.hooks.shadowed_before is not None:
         machine.hooks.shadowed_before(machine, joint, instruction)
-    result = form.function(instruction.op, *arguments, **keywords)
+    result = form.function(instruction.op, *arguments, **_ports(machine, joint, form))
     if followed and machine.hooks.shadowed_after is not None:
         machine.hooks.shadowed_after(machine, joint, instruction)
     if followed and machine.hooks.collective_joined is not None:
@@ -197,6 +190,16 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
                 machine.hooks.registers_written(machine, group, present(group).writes)
         if followed:
             _hand_out(joint, group, index, followed | joint.shadows.keys())
+
+
+def _ports(machine: Machine, joint: Group, form: Form) -> dict[str, object]:
+    """What a collective is given beside its operands."""
+    ports: dict[str, object] = {name: PORTS[name](machine, joint, None) for name in form.ports - {"active", "report"}}
+    if "active" in form.ports:
+        ports["active"] = joint.warps.active
+    if "report" in form.ports:
+        ports["report"] = lambda rule, message, lanes=None, **more: machine.fault(rule, message, joint, None, **more)
+    return ports
 
 
 def _shadowed(machine: Machine, joint: Group, parts: list[Group], slices: list[Array]) -> set[str]:
