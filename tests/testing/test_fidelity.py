@@ -10,6 +10,7 @@ import pytest
 
 import fidelity
 import warpsim
+from ptx_text import module_head
 from warpsim.cli import main
 from warpsim.host.cases import Case
 from warpsim.isa import matching, spec
@@ -124,6 +125,17 @@ def test_what_is_chosen(text, chosen):
     root = text.split(".")[0]
 
     assert choice_of(matching.candidates(root, tuple(text.split(".")[1:]))[0].form, text) == chosen
+
+
+@pytest.mark.parametrize(("then", "chosen"), [("", ()), ("st.global.u32 [%rd1+4], %r1;", ("order of atomics",))])
+def test_what_nobody_reads_is_not_chosen(then, chosen):
+    """Compilers write ``atom`` also where nobody reads what was there before; and the table begins with the weakest evidence."""
+    text = f"""{module_head("sm_80", "8.0")}.visible .entry k(.param .u64 a) {{ .reg .b32 %r<3>; .reg .b64 %rd<2>; .reg .f32 %f<2>;
+    ld.param.u64 %rd1, [a]; mov.f32 %f1, 0f3F800000; atom.global.add.u32 %r1, [%rd1], 1; {then} ex2.approx.f32 %f1, %f1; ret; }}"""
+    found = warpsim.load(text)["k"](1, 32, (np.zeros(2, np.uint32),)).fidelity
+
+    assert found.badge.choices == chosen
+    assert (found[0].instruction, found[0].standing) == ("ex2.approx.f32", "modelled")
 
 
 def test_the_command_line_says_it(capsys):

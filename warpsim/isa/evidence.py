@@ -72,12 +72,15 @@ CHOSEN = {
 """Special registers whose values PTX leaves open."""
 
 
-def choice_of(form: Form, text: str) -> str:
-    """What of an instruction's result PTX leaves open and warpsim chooses, the same in every run; empty for nothing."""
+def choice_of(form: Form, text: str, *, unread: bool = False) -> str:
+    """What of an instruction's result PTX leaves open and warpsim chooses, the same in every run; empty for nothing. ``unread``: nobody
+    reads the registers that it writes."""
     words = text.split()[0].split(".") if text else []
     if form.root in ("atom", "red", "multimem") or words[:2] == ["cp", "reduce"]:
         floats = any(word.startswith(("f16", "bf16", "f32", "f64")) for word in words) or "tensor" in words
-        returns = (form.n_dest > 0 and form.root == "atom") or any(word in words for word in NOT_COMMUTING)
+        returns = (form.n_dest > 0 and form.root == "atom" and not unread) or any(
+            word in words for word in NOT_COMMUTING
+        )
         return "order of atomics" if (floats and "add" in words) or returns else ""
     if "try_cancel" in words:
         return "where threads run"

@@ -36,23 +36,26 @@ class Executed:
 
 
 def executed(counts: Mapping[BoundBlock, int], sm: int) -> tuple[Executed, ...]:
-    """The instructions of the blocks that warps entered, with counts, by name."""
+    """The instructions of the blocks that warps entered, with counts: those of the weakest evidence first, then by name."""
     total: dict[str, tuple[Form, int]] = {}
     chosen: dict[str, set[str]] = {}
+    read = {(block.function, register) for block in counts for i in block.instructions for register in i.reads}
+    read |= {(block.function, register) for block in counts for o in block.returns for register in o.registers}
     for block, warps in counts.items():
         for instruction in block.instructions:
             known = total.get(instruction.text)
             total[instruction.text] = instruction.form, (known[1] if known else 0) + warps
-            for operand in instruction.operands if warps else ():
-                what = CALLS.get(operand.function or "") or CHOSEN.get(operand.special)
-                if what is not None:
-                    chosen.setdefault(instruction.text, set()).add(what)
+            unread = read.isdisjoint((block.function, register) for register in instruction.writes)
+            what = [CALLS.get(o.function or "") or CHOSEN.get(o.special) for o in instruction.operands]
+            what.append(choice_of(instruction.form, instruction.text, unread=unread))
+            chosen.setdefault(instruction.text, set()).update(filter(None, what) if warps else ())
     found = []
     for text, (form, count) in sorted(total.items()):
         rests = evidence(form, text, sm)
-        choice = ", ".join(sorted(chosen.get(text, ()))) or choice_of(form, text)
+        choice = ", ".join(sorted(chosen[text]))
         found.append(Executed(text, form.syntax, rests.standing, rests.source, sm, count, choice))
-    return tuple(found)
+    order = {standing: number for number, standing in enumerate(STRENGTH)}
+    return tuple(sorted(found, key=lambda e: order.get(e.standing, len(order))))
 
 
 CALLS = {"vprintf": "order of prints", "malloc": "addresses of the heap"}
