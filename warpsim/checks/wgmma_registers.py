@@ -6,8 +6,6 @@ per register used by any wgmma of a function records what else happened to it, a
 
 from __future__ import annotations
 
-from itertools import groupby
-
 import numpy as np
 
 from warpsim.analysis.wgmma_order import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED, WAIT_ADVICE
@@ -49,15 +47,16 @@ class Rows:
     def settle(self) -> None:
         """Enter what was noted."""
         noted, self.noted = self.noted, []
-        for _, together in groupby(noted, lambda access: id(access[0])):
-            same, kinds = list(together), dict[int, int]()
-            for _, touched, instruction in same:
-                kind = MOVED if instruction.traits.copies else ACCESSED
-                for row in touched.tolist():
-                    kinds[row] = max(kinds.get(row, kind), kind)
-                self.accessed[touched] = instruction
-            where = index_of(np.array([*kinds], np.int64), same[0][0])
-            self.unfenced[where] = np.maximum(self.unfenced[where], np.array([*kinds.values()], np.uint8)[:, None])
+        kinds: dict[int, tuple[Array | slice, Array]] = {}
+        places: Array | slice | None = None
+        for columns, touched, instruction in noted:
+            if columns is not places:
+                places, kind = columns, kinds.setdefault(id(columns), (columns, np.zeros(len(self.user), np.uint8)))[1]
+            kind[touched] = np.maximum(kind[touched], MOVED if instruction.traits.copies else ACCESSED)
+            self.accessed[touched] = instruction
+        for columns, kind in kinds.values():
+            where = index_of(kind.nonzero()[0], columns)
+            self.unfenced[where] = np.maximum(self.unfenced[where], kind[kind > 0, None])
 
 
 class Registers:
@@ -152,7 +151,7 @@ class WgmmaRegisters(Watcher):
             tickets = np.maximum(use.accumulator[where], use.operand[where])
             if (tickets > wgmma.done[columns]).any():
                 _early(machine, group, rows, touched, columns, tickets, written=written)
-        rows.noted.append((places, touched, present(group)))
+        rows.noted.append((places, touched, group.instruction))
         if len(rows.noted) > NOTED:
             rows.settle()
 
