@@ -55,9 +55,9 @@ class TileSwizzles:
             return
         number = 0
         if span:
-            copies = enumerate(self.copies)
-            number = next((k for k, (i, s) in copies if i is instruction and s == span), len(self.copies))
-            if number == len(self.copies):
+            known = [k for k, (i, s) in enumerate(self.copies) if i is instruction and s == span]
+            number = known[0] if known else len(self.copies)
+            if not known:
                 self.copies.append((instruction, span))
         count = -(-written.nbytes // ROW)
         if written.at is not None:

@@ -278,8 +278,11 @@ def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:
             whole = elements == np.iinfo(elements.dtype).max
             written = np.where(whole, elements, elements.dtype.type(0)).view(np.uint32)
     else:
+        followed = machine.launch.memory.shadowed()
+        if not followed:
+            return
         low, high = work.boxes.span()
-        if not [a for a in machine.launch.memory.shadowed() if a.start < high and low < a.end]:
+        if not [a for a in followed if a.start < high and low < a.end]:
             return
         address = work.boxes.shared(to.start[which])
         written = _of_boxes(machine, work, which)

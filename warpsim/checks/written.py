@@ -68,12 +68,14 @@ class WrittenBits(WordSpace):
 
     def mark(self, place: Place, columns: Array, nbytes: int, active: Array | None, *, rows: bool) -> None:
         """Mark ``nbytes`` at each ``place`` of ``columns`` (broadcast) as written; ``rows``: by all columns alike."""
+        if type(place) is int and self.covers(place, place + nbytes):
+            return
         if (one := self._one_place(place, columns, nbytes, active)) is not None:
             self.own()
             self.words[place >> 2 : place + nbytes >> 2, columns.item()] = ALL
             self._marked += len(one)
             return
-        if not self.open or self._is_full(place, nbytes):
+        if not self.open or (type(place) is not int and self._is_full(place, nbytes)):
             return
         self.own()
         if rows and active is None and nbytes >= 4:

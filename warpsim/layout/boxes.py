@@ -4,6 +4,7 @@ once."""
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 
@@ -106,7 +107,7 @@ class Boxes:
         self.coordinates = _signed(np.array(coordinates), 32)
         self.displaced = _misplaced(fields, self.coordinates[0])
         """Mask of the boxes that begin where a copy cannot begin along the innermost dimension."""
-        self.misplaced = bool(self.displaced.any())
+        self.misplaced = bool(np.logical_or.reduce(self.displaced))
         """Whether there are any."""
         if fields.packed:
             self.coordinates[0] = self.coordinates[0] * fields.packed // (8 * fields.itemsize)
@@ -307,10 +308,16 @@ def _granules(fields: Fields, size: int) -> Array | None:
 def _misplaced(fields: Fields, first: Array) -> Array:
     """Mask of the boxes that do not begin at a multiple of 16 bytes of the innermost dimension, or of 128 for padded
     elements."""
+    return first % _unit(fields) != 0
+
+
+@functools.lru_cache(maxsize=32)
+def _unit(fields: Fields) -> int:
+    """A multiple of which the innermost coordinate is."""
     if fields.padded:
-        return first % PADDED_BOX != 0
-    bits = fields.packed or 8 * fields.pixel
-    return first * bits % (8 * tensor_map.ROW_UNIT) != 0
+        return PADDED_BOX
+    row = 8 * tensor_map.ROW_UNIT
+    return row // math.gcd(row, fields.packed or 8 * fields.pixel)
 
 
 def _offsets(values: list[Array], rank: int) -> list[Array]:

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from warpsim.isa.spec import Body, Scope
+from warpsim.layout.tensor_map import Fields
 from warpsim.machine.hooks import Hooks
 from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.reporting import ends_launch, record, stop
@@ -45,6 +46,8 @@ class Machine:
         (see `fault`)."""
         self.attention = False
         """Whether a watcher asks to be called after the current step."""
+        self.maps: dict[tuple[int, int, str], Fields] = {}
+        """Tensor maps in memory that no kernel writes, by address, the rank of copies and their mode."""
         self._specials: dict[str, Value] = {}
         self._parameters: dict[tuple[int, str], Value] = {}
 

@@ -328,12 +328,18 @@ class BulkReach:
 
     def _map(self, address: int, rank: int, mode: str) -> tensor_map.Fields | None:
         """The map at an address; None if copies of ``rank`` dimensions in a mode cannot use it (reported)."""
+        known = self.machine.maps.get((address, rank, mode))
+        if known is not None:
+            return known
         raw, problem, fields = self.map_bytes(address), "no tensor map", None
         if raw is not None:
             fields, problem = _decoded(raw, rank, mode, self.machine.launch.device.sm)
         if address % 64:
             problem = "a tensor map that is not aligned to 64 bytes"
         if not problem:
+            memory = self.machine.launch.memory.find(address, address + 1)
+            if fields is not None and memory is not None and memory.read_only:
+                self.machine.maps[address, rank, mode] = fields
             return fields
         self.refuse(
             f"{problem} at address 0x{address:x}",
@@ -426,8 +432,10 @@ class BulkReach:
         if found is None or first is None:
             return False
         base, words = found
-        low, address = int(base.min()), boxes.fields.address
-        nbytes = int(base.max()) - low + words.reach
+        low = high = base.item(0)
+        if base.size > 1:
+            low, high = int(base.min()), int(base.max())
+        address, nbytes = boxes.fields.address, high - low + words.reach
         memory = self.machine.launch.memory.find(address + low, address + low + nbytes)
         if memory is None:
             return False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.isa.ports import Choose
-from warpsim.layout import tensor_map
+from warpsim.layout import mbarriers, tensor_map
 from warpsim.layout.boxes import Boxes
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes, coordinates
@@ -308,7 +308,7 @@ class BulkCopies(BulkReach):
         reduces: bool = False,
     ) -> None:
         signal = to.signal(nbytes)
-        use_by_copies(self.machine, self.group, self.active, signal)
+        words = use_by_copies(self.machine, self.group, self.active, signal)
         transfer = Transfer(
             self.group,
             lanes.positions[to.lane],
@@ -318,6 +318,7 @@ class BulkCopies(BulkReach):
             asynchronous=asynchronous,
             reduces=reduces,
             signal=signal,
+            phase=mbarriers.phase(words),
         )
         transfers.start(self.machine, self.group, self.active, transfer)
 

@@ -174,14 +174,17 @@ class MbarrierObjects:
         return slice(None) if self.active is None else spread(self.active, self._shape()).reshape(-1)
 
 
-def read_by_operations(machine: Machine, group: Group, active: Array | None, objects: Objects) -> None:
-    """Note that operations will arrive at these objects."""
+def read_by_operations(machine: Machine, group: Group, active: Array | None, objects: Objects) -> Array:
+    """Note that operations will arrive at these objects; returns their words."""
+    words = objects.words(machine.batch.shared)
     if machine.hooks.mbarrier_read is not None:
-        machine.hooks.mbarrier_read(machine, group, objects.words(machine.batch.shared), active)
+        machine.hooks.mbarrier_read(machine, group, words, active)
+    return words
 
 
-def use_by_copies(machine: Machine, group: Group, active: Array | None, objects: Objects) -> None:
-    """Note that copies of the async proxy will signal these objects."""
-    read_by_operations(machine, group, active, objects)
+def use_by_copies(machine: Machine, group: Group, active: Array | None, objects: Objects) -> Array:
+    """Note that copies of the async proxy will signal these objects; returns their words."""
+    words = read_by_operations(machine, group, active, objects)
     if machine.hooks.mbarrier_reached is not None:
         machine.hooks.mbarrier_reached(machine, group, objects.columns, objects.address, active)
+    return words

@@ -206,7 +206,7 @@ def start(machine: Machine, group: Group, active: Array | None, transfer: Transf
         transfer.place = present(group)
     if transfer.kind:
         transfer.join(_group_numbers(machine, transfer.kind)[transfer.positions])
-    if transfer.signal is not None:
+    if transfer.signal is not None and not transfer.phase.size:
         transfer.phase = mbarriers.phase(transfer.signal.words(machine.batch.shared))
     if hooks.async_issued is not None:
         hooks.async_issued(machine, transfer)
