@@ -230,6 +230,28 @@ def test_what_lanes_exchange(collective, lanes, two):
     assert findings(body.replace("@%p1 mov", "mov")) == []
 
 
+UNLIKE = {
+    "their lanes": ("shfl.sync.bfly.b32 %r5, %r4, 4, 31, -1;", "shfl.sync.bfly.b32 %r5, %r4, 8, 31, -1;", ALL[16:]),
+    "one constant": ("shfl.sync.bfly.b32 %r5, %r4, 16, 31, -1;", "shfl.sync.bfly.b32 %r5, 7, 16, 31, -1;", ALL[:16]),
+    "the other constant": ("shfl.sync.bfly.b32 %r5, 7, 16, 31, -1;", "shfl.sync.bfly.b32 %r5, %r4, 16, 31, -1;", ()),
+    "a mask in a register": ("mov.u32 %r8, -1; redux.sync.add.u32 %r5, %r4, %r8;", "redux.sync.add.u32 %r5, %r4, -1;", ALL),
+    "a predicate and its opposite": (
+        "setp.eq.u32 %p2, %r4, 40; vote.sync.ballot.b32 %r5, !%p2, -1;",
+        "setp.eq.u32 %p2, %r4, 40; vote.sync.ballot.b32 %r5, %p2, -1;",
+        ALL,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("high", "low", "lanes"), UNLIKE.values(), ids=UNLIKE)
+def test_what_lanes_exchange_at_unlike_places(high, low, lanes):
+    """A register that lanes 16 to 31 have not written, at two places whose operands differ in a constant."""
+    body = f"setp.lt.u32 %p1, %r1, 16; @%p1 mov.u32 %r4, %r1; @%p1 bra low; {high} bra met; low: {low} met: st.global.u32 [%rd4], %r5;"
+
+    assert [found[2] for found in findings(body)] == [lanes] * bool(lanes)
+    assert findings(body.replace("@%p1 mov", "mov")) == []
+
+
 COPIES = {
     "shared": "st.shared.u32 [%r3], %r9;\nbar.sync 0; ld.shared.u32 %r4, [%r3]; st.global.u32 [%rd4], %r4;",
     "local": "st.local.u32 [t], %r9;\nld.local.u32 %r4, [t]; st.global.u32 [%rd4], %r4;",

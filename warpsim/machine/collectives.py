@@ -8,6 +8,7 @@ another place.
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from warpsim.isa.spec import Form, Scope
@@ -19,12 +20,15 @@ from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.reporting import present
 from warpsim.machine.selection import from_positions
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Instruction, Operand
 
 FULL = 0xFFFFFFFF
 """Collectives whose operands are spread over all lanes of a warp."""
 LANES = np.arange(32, dtype=np.uint32)[None, :, None]
+COMMON: Note[dict[tuple[int, ...], Instruction]] = Note("common")
+"""Instructions that stand for those at several places, by the identities of these."""
 Members = Operand | None
 """The membermask of an instruction; None for the whole warp."""
 
@@ -169,14 +173,15 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
     for number in range(form.n_dest, len(instruction.operands)):
         values = [as_array(value_getter(g.plan, present(g).operands[number])(machine, g)) for g in parts]
         arguments.append(warps.spread(_gathered(joint, parts, slices, values)))
-    followed = _shadowed(machine, joint, parts, slices)
+    common = _common(parts)
+    followed = _shadowed(machine, joint, parts, slices, common)
     if followed and machine.hooks.shadowed_before is not None:
-        machine.hooks.shadowed_before(machine, joint, instruction)
+        machine.hooks.shadowed_before(machine, joint, common)
     result = form.function(instruction.op, *arguments, **_ports(machine, joint, form))
     if followed and machine.hooks.shadowed_after is not None:
-        machine.hooks.shadowed_after(machine, joint, instruction)
+        machine.hooks.shadowed_after(machine, joint, common)
     if followed and machine.hooks.collective_joined is not None:
-        machine.hooks.collective_joined(machine, joint, instruction)
+        machine.hooks.collective_joined(machine, joint, common)
     results = [
         np.broadcast_to(as_array(warps.collect(r)), together.shape).reshape(-1)
         for r in (result if isinstance(result, tuple) else (result,))
@@ -189,7 +194,7 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
             if machine.hooks.registers_written is not None:
                 machine.hooks.registers_written(machine, group, present(group).writes)
         if followed:
-            _hand_out(joint, group, index, followed | joint.shadows.keys())
+            _hand_out(joint, group, index, followed | joint.shadows.keys(), common)
 
 
 def _ports(machine: Machine, joint: Group, form: Form) -> dict[str, object]:
@@ -202,19 +207,28 @@ def _ports(machine: Machine, joint: Group, form: Form) -> dict[str, object]:
     return ports
 
 
-def _shadowed(machine: Machine, joint: Group, parts: list[Group], slices: list[Array]) -> set[str]:
+def _shadowed(machine: Machine, joint: Group, parts: list[Group], slices: list[Array], common: Instruction) -> set[str]:
     """Give a group of the threads of several the registers that each of these brings to the collective, with the shadows that listeners
-    follow. Gives their names: none if the places differ in more than their registers, such as a constant."""
+    follow. Gives their names."""
     if not any(group.shadowed(present(group).registers) for group in parts):
-        return set()
-    if len({_but_registers(present(group)) for group in parts}) > 1:
         return set()
     told = machine.hooks.shadows if machine.hooks.collective_joined is None else None
     names = {name for group in parts for name in group.shadows if told is None or name in told}
-    for slot, *own in zip(*(_slots(present(group)) for group in (joint, *parts)), strict=True):
-        joint.set(slot, _gathered(joint, parts, slices, [as_array(g.read(r)) for g, r in zip(parts, own, strict=True)]))
+    guarded = common.guard is not None
+    for operand, *own in zip(
+        *(_sources(i, guarded=guarded) for i in (common, *(present(g) for g in parts))), strict=True
+    ):
+        if operand.register is None:
+            continue
+        slot = operand.register.index
+        plain = [o._replace(negated=o.negated != operand.negated) for o in own]
+        values = [as_array(value_getter(g.plan, o)(machine, g)) for g, o in zip(parts, plain, strict=True)]
+        joint.set(slot, _gathered(joint, parts, slices, values))
         for name in names:
-            shadows = [group.shadow(name, register) for group, register in zip(parts, own, strict=True)]
+            shadows = [
+                None if o.register is None else g.shadow(name, o.register.index)
+                for g, o in zip(parts, own, strict=True)
+            ]
             kind = next((shadow.dtype for shadow in shadows if shadow is not None), None)
             if kind is not None:
                 full = [np.zeros(1, kind) if shadow is None else shadow for shadow in shadows]
@@ -229,25 +243,46 @@ def _gathered(joint: Group, parts: list[Group], slices: list[Array], values: lis
     return full.reshape(joint.selection.shape)
 
 
-def _hand_out(joint: Group, group: Group, index: Array, names: set[str]) -> None:
+def _common(parts: list[Group]) -> Instruction:
+    """The instruction of groups at several places as one: an operand that is not alike in all of them is a register. Where none of
+    them has one, any other register of the function holds their constants."""
+    each = tuple(present(group) for group in parts)
+    plan, first = parts[0].plan, each[0]
+    known = plan.notes.setdefault(COMMON, {})
+    key = tuple(map(id, each))
+    if key not in known:
+        taken = {r for i in each for r in i.registers}
+        operands = []
+        for own in zip(*(i.operands for i in each), strict=True):
+            kinds = {(o.register is None, o.constant, o.special, o.negated) for o in own}
+            registers = (o.register for o in own if o.register is not None)
+            free = (r for r in plan.function.registers if r.index not in taken and r.type.bits == own[0].type.bits)
+            register = next(registers, None) or next(free, None)
+            if len(kinds) == 1 or register is None:
+                operands.append(own[0])
+                continue
+            taken.add(register.index)
+            operands.append(Operand(own[0].type, register))
+        alike = len({(i.guard is None, i.guard is None or i.guard[1]) for i in each}) == 1
+        known[key] = attrs.evolve(first, operands=tuple(operands), guard=first.guard if alike else None)
+    return known[key]
+
+
+def _sources(instruction: Instruction, *, guarded: bool) -> list[Operand]:
+    """What an instruction reads, its guard first where this is wanted."""
+    guards = [instruction.guard] if guarded and instruction.guard is not None else []
+    return [*(Operand(register.type, register, negated) for register, negated in guards), *instruction.inputs]
+
+
+def _hand_out(joint: Group, group: Group, index: Array, names: set[str], common: Instruction) -> None:
     """Give the results of a group, the threads ``index`` of the joint one, their shadows under these names."""
     for name in names:
-        for slot, own in zip(present(joint).writes, present(group).writes, strict=True):
-            shadow = joint.shadow(name, slot)
+        for theirs, own in zip(common.outputs, present(group).outputs, strict=True):
+            if theirs.register is None or own.register is None:
+                continue
+            shadow = joint.shadow(name, theirs.register.index)
             found = None if shadow is None else _spread(shadow, joint)[index].reshape(group.selection.shape)
-            group.set_shadow(name, own, found if found is not None and found.any() else None)
-
-
-def _slots(instruction: Instruction) -> list[int]:
-    """The registers of an instruction in the order in which they are written down."""
-    guard = [] if instruction.guard is None else [instruction.guard[0].index]
-    return [*guard, *(register for operand in instruction.operands for register in operand.registers)]
-
-
-def _but_registers(instruction: Instruction) -> tuple[object, ...]:
-    """All else in the operands of an instruction, and whether it has a guard."""
-    guard = None if instruction.guard is None else instruction.guard[1]
-    return guard, *((bool(o.registers), o.constant, o.special, o.negated) for o in instruction.operands)
+            group.set_shadow(name, own.register.index, found if found is not None and found.any() else None)
 
 
 def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
