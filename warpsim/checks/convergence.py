@@ -196,6 +196,7 @@ BARRIER_RULE, OPERANDS = "barrier-divergence", "nonuniform-operand"
 ARRIVALS: Note[dict[int, Last]] = Note("arrivals")
 BARRIER_RULES = frozenset({BARRIER_RULE, OPERANDS})
 BARRIERS = 16
+UNIFORM = "leave out .uni, which promises that all lanes of a warp that execute it go the same way (bra)"
 
 
 @define(eq=False)
@@ -230,11 +231,23 @@ class Last:
 class Barriers(Watcher):
     """Checks arrivals at barriers. A batch records the last arrival at each barrier, by number."""
 
-    compiled = frozenset({"barrier_reached"})  # in compiled code, all threads of a CTA arrive at the same place
+    compiled = frozenset({"barrier_reached", "group_split"})
+    """In compiled code, all threads of a CTA arrive at the same place, and no branch with ``.uni`` parts threads."""
 
     def batch_began(self, machine: Machine) -> None:
         """Start with no arrivals."""
         machine.batch.notes[ARRIVALS] = {}
+
+    def group_split(self, machine: Machine, group: Group, parts: tuple[Group, ...]) -> None:
+        """Report an instruction with ``.uni`` that lanes of one warp leave for different places."""
+        here = present(group)
+        if "uni" not in here.op.modifiers or here.traits.ending is None:
+            return
+        taken = group.warps.spread(np.isin(group.selection.positions, parts[0].selection.positions))
+        wrong = taken & (group.warps.active & ~taken).any(axis=1, keepdims=True)
+        if wrong.any():
+            message = f"{here.text}: some lanes of a warp go one way, others another"
+            machine.fault(OPERANDS, message, group, _in_group(group, wrong), advice=UNIFORM)
 
     def barrier_operands_differ(self, machine: Machine, group: Group, operands: list[Array]) -> None:
         """Report the number or the count of an aligned barrier that differs within a warp; elsewhere they may differ."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from warpsim.isa.ports import Address, Lanes, MapFencesPort, ObjectsPort
+from warpsim.isa.memory_access import elsewhere
+from warpsim.isa.ports import Address, Lanes, MapFencesPort, MemoryPort, ObjectsPort, ReportPort
 from warpsim.isa.spec import LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Barrier, Fence, Order, Traits
 from warpsim.types import TYPES
@@ -196,12 +197,22 @@ def fence_mbarrier_init(op: Op, *, objects: ObjectsPort) -> None:
     needs=(90, (8, 3)),
     traits=Traits(fence=Fence(proxy="tensormap::generic")),
 )
-def fence_tensormap(op: Op, address: Address | None = None, size: Lanes | None = None, *, maps: MapFencesPort) -> None:
+def fence_tensormap(
+    op: Op,
+    address: Address | None = None,
+    size: Lanes | None = None,
+    *,
+    maps: MapFencesPort,
+    memory: MemoryPort,
+    active: Lanes,
+    report: ReportPort,
+) -> None:
     """Order accesses to a tensor map through the tensormap proxy."""
     if address is None:
         maps.release()
-    else:
-        maps.acquire(address)
+        return
+    elsewhere(memory, address, active, report)
+    maps.acquire(address)
 
 
 @_fence(

@@ -253,27 +253,32 @@ def prefetch(op: Op, a: Address) -> None:
 )
 def applypriority(op: Op, a: Address, size: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort) -> None:
     """Change the eviction priority of a line."""
-    _elsewhere(memory, a, active, report)
+    _line(memory, a, size, active, report)
 
 
-def _elsewhere(memory: MemoryPort, a: Address, active: Lanes, report: ReportPort) -> None:
+def elsewhere(memory: MemoryPort, a: Address, active: Lanes, report: ReportPort) -> None:
     """Report addresses that are not in global memory, where alone there are lines of a cache."""
     wrong = memory.outside("global", a) & active
     if wrong.any():
         report("out-of-bounds", "the address is not in global memory", wrong)
 
 
-@_access("discard{.global}.L2 [a], size;", types={"size": ".u32"}, constants={"size": {128}}, needs=(80, (7, 4)))
-def discard(op: Op, a: Address, size: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort) -> None:
-    """Drop a line without writing it back: its content is undefined afterwards, and unchanged here."""
+def _line(memory: MemoryPort, a: Address, size: Lanes, active: Lanes, report: ReportPort) -> None:
+    """Report what is no line of global memory."""
     nbytes = constant_of(size)
-    _elsewhere(memory, a, active, report)
+    elsewhere(memory, a, active, report)
     past = memory.residue(a, nbytes)
     wrong = (past != 0) & active
     if wrong.any():
         report(
             "misaligned", f"the line starts {first_of(past, wrong)} bytes past a multiple of its {nbytes} bytes", wrong
         )
+
+
+@_access("discard{.global}.L2 [a], size;", types={"size": ".u32"}, constants={"size": {128}}, needs=(80, (7, 4)))
+def discard(op: Op, a: Address, size: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort) -> None:
+    """Drop a line without writing it back: its content is undefined afterwards, and unchanged here."""
+    _line(memory, a, size, active, report)
 
 
 _PRIORITIES = ("L2::evict_unchanged", "L2::evict_first", "L2::evict_last", "L2::evict_normal")
@@ -318,7 +323,12 @@ def createpolicy_range(
     report: ReportPort,
 ) -> Lanes:
     """An opaque cache policy for a range of addresses."""
-    _elsewhere(memory, a, active, report)
+    elsewhere(memory, a, active, report)
+    primary, total = primary_size.view(np.uint32), total_size.view(np.uint32)
+    wrong = (primary > total) & active
+    if wrong.any():
+        sizes = [first_of(size, wrong) for size in (primary, total)]
+        report("out-of-bounds", f"primary-size is {sizes[0]} in a range of total-size {sizes[1]}", wrong)
     return np.zeros(1, TYPES["b64"].dtype)
 
 

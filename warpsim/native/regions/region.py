@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from warpsim.analysis.flow import KEEP, returned_by
-from warpsim.isa.traits import Ending
+from warpsim.isa.traits import Ending, Mbarrier
 from warpsim.machine.asynchrony.wgmma import RegisterAccesses, register_accesses
 from warpsim.native.regions.options import MOST, Options
 from warpsim.native.runtime.inputs import REGISTER, InputKind, Source, source_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
     from warpsim.native.regions.forms import Key
     from warpsim.native.regions.traces import Traces
+    from warpsim.program.program import Instruction
 
 
 @frozen(eq=False)
@@ -154,6 +155,13 @@ class RegionFormer:
                 )
         return True
 
+    def _promises(self, branch: Instruction, guard: int) -> bool:
+        """Whether a branch has ``.uni``, whose guard the interpreter compares between lanes: not where it is what all of them hear
+        from an mbarrier."""
+        if "uni" not in branch.op.modifiers:
+            return False
+        return any(guard in i.writes and not i.traits.does(Mbarrier.WAIT) for i in self.plan.function.code)
+
     def block_slice(self, block: int, first: int, *, entry: bool = False) -> BlockSlice | None:
         """The longest slice of a block from a step on; None if it is empty."""
         plan = self.plan
@@ -174,7 +182,7 @@ class RegionFormer:
                 return cut
             target = plan.place_of.get(last.targets[0])
             guard = None if last.guard is None else (last.guard[0].index, last.guard[1])
-            if guard is not None and guard[0] in self.traces.maybe_undefined:
+            if guard is not None and (guard[0] in self.traces.maybe_undefined or self._promises(last, guard[0])):
                 return cut
             if target is None or (guard is not None and following is None):
                 return cut
