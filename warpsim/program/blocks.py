@@ -54,19 +54,19 @@ class Blocks:
                 case ast.Block():
                     self.add(statement.statements, Scope(scope))
                 case ast.Directive(name="loc"):
-                    self.locate(*statement.arguments)
+                    place, inlined = statement.arguments[:3], "inlined_at" in statement.arguments
+                    self.locate(place, statement.arguments[-3:] if inlined else None)
                 case ast.CallPrototype() | ast.Directive() if previous is not None:
                     self._labelled(previous, statement, scope)
 
-    def locate(self, number: int | str, line: int | str, column: int | str, *rest: int | str) -> None:
+    def locate(self, place: tuple[int | str, ...], inlined_at: tuple[int | str, ...] | None) -> None:
         """Follow a ``.loc``; what it is inlined at is the place that a ``.loc`` before it has named."""
         callers: tuple[Place, ...] = ()
-        if "inlined_at" in rest:
-            at = tuple(rest[-3:])
-            callers = self._known.get(at) or (self._place(*at[:2]),)
-        self.places = self._known[number, line, column] = (self._place(number, line), *callers)[:DEEPEST]
+        if inlined_at is not None:
+            callers = self._known.get(inlined_at) or (self._place(*inlined_at),)
+        self.places = self._known[place] = (self._place(*place), *callers)[:DEEPEST]
 
-    def _place(self, number: int | str, line: int | str) -> Place:
+    def _place(self, number: int | str, line: int | str, _column: int | str) -> Place:
         return self.resolver.files.get(int(number), str(number)), int(line)
 
     # ---- labels ------------------------------------------------------------------------------

@@ -192,13 +192,12 @@ class Reading:
     def _locate(self, found: Location) -> None:
         """Follow a ``.loc``."""
         directives = self.parser.directives
-        if found.inlined_at is None:
-            self.blocks.locate(*found.place)
-        elif found.inlined_at not in directives.places:
-            raise Unusual
-        else:
-            directives.named.setdefault(found.name, Span(self.parser.s.file, self.line, 1))
-            self.blocks.locate(*found.place, "inlined_at", *found.inlined_at)
+        if found.inlined_at is not None:
+            if found.inlined_at not in directives.places:
+                raise Unusual
+            if found.name not in directives.named:
+                directives.named[found.name] = Span(self.parser.s.file, self.line, 1)
+        self.blocks.locate(found.place, found.inlined_at)
         directives.places.add(found.place)
 
     def _parsed(self, text: str, at: int) -> list[ast.Statement]:

@@ -198,7 +198,8 @@ class FunctionBuilder:
     @contextmanager
     def trial(self) -> Iterator[None]:
         """Look names up inside, and afterwards have no register that was made there."""
-        scopes = dict.fromkeys(each for _, scope, _, _ in self.code for each in scope.chain())
+        inner = dict.fromkeys([scope for _, scope, _, _ in self.code])
+        scopes = dict.fromkeys(each for scope in inner for each in scope.chain())
         before, made = len(self.registers), [(scope, dict(scope.made)) for scope in scopes]
         yield
         del self.registers[before:]

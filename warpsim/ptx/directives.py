@@ -39,7 +39,6 @@ def wrong_pragma(text: str, place: str, version: tuple[int, int]) -> str:
     return ""
 
 
-LABEL = re.compile(r"([\w$%.]+)\s*:")
 LINE_LABEL = re.compile(r"^[ \t]*([a-zA-Z_$][\w$]*):", re.MULTILINE)
 DATA = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
 
@@ -171,13 +170,11 @@ class Directives:
         self.places.add((found[0], found[1], found[2]))
         return found
 
-    def check_names(self, sections: list[ast.Section]) -> None:
+    def check_names(self) -> None:
         """Check that the names of functions in .loc are labels of sections."""
-        if self.named:
-            held = {label for section in sections for label in LABEL.findall(section.data)}
-            for name, span in self.named.items():
-                if name not in held:
-                    self.expressions.note(SyntaxProblem(f"{name} is no label of a .section", span, rule="undeclared"))
+        for name, span in self.named.items():
+            if name not in self.section_labels:
+                self.expressions.note(SyntaxProblem(f"{name} is no label of a .section", span, rule="undeclared"))
 
     def _string(self) -> str:
         s = self.s

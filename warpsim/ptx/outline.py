@@ -43,7 +43,7 @@ class Outline:
         Raises:
             PtxError: something is wrong in them.
         """
-        self.parser.directives.check_names([item for item in self.module.items if isinstance(item, ast.Section)])
+        self.parser.directives.check_names()
         if self.parser.expressions.findings:
             raise PtxError(findings=tuple(self.parser.expressions.findings))
 

@@ -129,7 +129,7 @@ class Parser:
                 self.recover_item(before)
             if s.i == before:
                 s.skip()
-        self.directives.check_names([item for item in items if isinstance(item, ast.Section)])
+        self.directives.check_names()
         return ast.Module(version, target, size, tuple(items), s.file, s.source)
 
     def _head(self) -> tuple[tuple[int, int], tuple[str, ...], int]:
