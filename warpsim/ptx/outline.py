@@ -57,7 +57,8 @@ def outline_of(text: str, file: str, is_name: IsName) -> Outline | None:
     bodies = list(_bodies(text))
     short, at = [], 0
     for begin, end, _ in bodies:
-        short += [text[at:begin], "\n" * text.count("\n", begin, end)]
+        blank = "\n" * (text.count("\n", begin, end) - 1)
+        short += [text[at:begin], f"/*{blank}*/\n"]  # one piece for the tokeniser
         at = end
     parser = Parser("".join([*short, text[at:]]), file, is_name)
     module = parser.module()
