@@ -293,7 +293,7 @@ class Watcher:
 
     def collective_joined(self, machine: Machine, joint: Group, instruction: Instruction) -> None:
         """Lanes that have reached a collective at several places execute it together. ``joint`` has all of them, with the registers
-        that each brings and their shadows; those that it gets for the results, they get. Called only where there are shadows."""
+        that each brings and their shadows; each gets what shadows its results are given there. Called only where there are any."""
 
     def warpgroup_incomplete(self, machine: Machine, group: Group, broken: Array) -> None:
         """The warpgroups of the ``broken`` threads lack threads that have exited or never existed; they skip the

@@ -814,8 +814,8 @@ def _relative(got: Array, error: Array, kind: str, active: Array | None) -> Arra
 def _mend(got: Array, error: Array, relative: Array, whole: Array | None, least: float) -> int | None:
     """Mend the errors, the relative errors and the shadows, of one shape, of results among which some, or some shadows, are not
     finite. Gives the first whose relative error is infinite; there it counts as 0."""
-    shape, infinite = relative.shape, relative.dtype.type(math.inf)
-    wrong = (~(relative < infinite)).reshape(-1).nonzero()[0]
+    shape = relative.shape
+    wrong = (~(relative < math.inf)).reshape(-1).nonzero()[0]
     values = _taken(got, shape, wrong).astype(np.float64)
     there = None if whole is None else _taken(whole, shape, wrong)
     lost = _taken(error, shape, wrong) if there is None else there - values
@@ -829,7 +829,7 @@ def _mend(got: Array, error: Array, relative: Array, whole: Array | None, least:
     top = int(size.argmax())
     endless = size.item(top) == math.inf
     if endless:
-        size[size == infinite] = 0.0
+        size[size == math.inf] = 0.0
     error.put(wrong, lost)
     relative.put(wrong, size)
     if whole is not None and whole.shape == shape:

@@ -21,7 +21,6 @@ from warpsim.observe.accuracy_values import (
     DECISION,
     NAMES,
     PARTS,
-    WORTHWHILE,
     Part,
     Recycled,
     Rule,
@@ -104,9 +103,8 @@ def plain_step(
         for source in sources:
             if source.shape != shape:
                 shape = np.broadcast_shapes(shape, source.shape)
-        few = got.size < WORTHWHILE
-        shadow = exactly(*sources, out=None if few else take(shape), dtype=F64)
-        error = np.subtract(shadow, got, out=None if few else take(shape), dtype=F64)
+        shadow = exactly(*sources, out=take(shape), dtype=F64)
+        error = np.subtract(shadow, got, out=take(shape), dtype=F64)
         noted = note(group, instruction, values, errors, got, error, None, rounded, shadow)
         if len(shadows) > 1 and not others.isdisjoint(shadows):
             without_errors(group, (slot,))
