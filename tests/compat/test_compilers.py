@@ -67,6 +67,23 @@ def test_cute_dsl(monkeypatch):
     assert globals_[1].attributes["value"] == "elf"
 
 
+def test_cutile(monkeypatch, tmp_path):
+    """Its compiler looks in a folder of ours, which has our ptxas and the rest of its own; its cache has keys of ours."""
+    for name in ("bin/tileiras", "bin/ptxas", "lib/libnvvm.so.4"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    monkeypatch.setenv("CUDA_ROOT", "")
+    module = SimpleNamespace(
+        _find_compiler_bin=lambda: SimpleNamespace(path=str(tmp_path / "bin" / "tileiras")),
+        _get_compiler_version_string=lambda: "13.4",
+    )
+    prepare(module)
+    assert module._find_compiler_bin() is module._find_compiler_bin()
+    assert Path(os.environ["CUDA_ROOT"], "lib/libnvvm.so.4").read_text() == "lib/libnvvm.so.4"
+    assert Path(os.environ["CUDA_ROOT"], "bin/ptxas").read_text().startswith("#!/bin/sh")
+    assert module._get_compiler_version_string() == "13.4-warpsim"
+
+
 @pytest.mark.skipif(not Path("/bin/sh").exists(), reason="JAX for GPUs is for Linux")
 def test_ptxas_of_jax(monkeypatch, tmp_path):
     """JAX finds a GPU without its files, and a ptxas that hands PTX on and says which it takes; what the user asked for stays."""
@@ -84,7 +101,7 @@ def test_ptxas_of_jax(monkeypatch, tmp_path):
         return subprocess.run(["ptxas", *words], env=env, capture_output=True, text=True, check=False)
 
     (tmp_path / "in").write_text(".version 8.0\n")
-    assert ptxas(tmp_path / "in", "-o", tmp_path / "out", "-arch=sm_90a", "--warn-on-spills").returncode == 0
+    assert ptxas("-arch", "sm_90a", tmp_path / "in", "-o", tmp_path / "out", "--opt-level", "3").returncode == 0
     assert (tmp_path / "out").read_bytes() == b".version 8.0\n\0"
     assert "release 13.0" in ptxas("--version").stdout
     asked = ptxas("--input-as-string", ".version 99.99")

@@ -9,6 +9,8 @@ import pytest
 from ptx_text import module_head
 from warpsim import driver
 from warpsim.driver import Copy, DriverError, Fill, Kind, Launch, Result, Side, modules
+from warpsim.errors import PtxError
+from warpsim.host.kernel import load
 from warpsim.host.sources import Entry
 
 HEAD = module_head()
@@ -28,6 +30,13 @@ CHASE = """.visible .entry chase(.param .u64 table, .param .u64 out) {
     .reg .b64 %d<3>; .reg .b32 %r;
     ld.param.u64 %d1, [table]; ld.global.u64 %d2, [%d1]; ld.param.u64 %d1, [out];
     ld.global.b32 %r, [%d2]; st.global.b32 [%d1], %r; ret;
+}"""
+
+TILE = """.version 9.4\n.target sm_90a\n.address_size 64
+.visible .entry tile(.param .u64 out) .reqntid 32 .reqnctapercluster 2 .blocksareclusters .language 7 {
+    .reg .b64 %d<3>; .reg .b32 %r<4>; .shared .b8 room[65536];
+    ld.param.u64 %d1, [out]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.u32 %r1, %r1, 32, %r2;
+    mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2; mov.u32 %r3, %clusterid.x; st.global.u32 [%d1], %r3; ret;
 }"""
 
 
@@ -68,6 +77,21 @@ def test_launch_with_packed_parameters(gpu):
     gpu.reset()
     assert gpu.error is Result.SUCCESS
     assert gpu.memory.used == 0
+
+
+def test_tile_kernels():
+    """A launch of a kernel of tileiras calls its blocks one thread, and its grid counts clusters (PTX ISA 11.8.1)."""
+    gpu = driver.Driver(["sm_90a"], quiet=True)
+    out = filled(gpu, np.zeros(192, np.uint32))
+
+    gpu.launch(gpu.load(TILE).function("tile"), (3, 1, 1), (1, 1, 1), struct.pack("<Q", out), cluster=(2, 1, 1))
+    gpu.check()
+
+    assert read(gpu, out, np.uint32, 192).tolist() == [0] * 64 + [1] * 64 + [2] * 64
+    with pytest.raises(DriverError):
+        gpu.launch(gpu.load(TILE).function("tile"), (2, 1, 1), (64, 1, 1), struct.pack("<Q", out))
+    with pytest.raises(PtxError, match="65536 bytes of shared variables"):
+        load(TILE.replace(".language 7", ""))
 
 
 def test_raw_bits_of_scalars(gpu):

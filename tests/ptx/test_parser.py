@@ -285,6 +285,43 @@ def test_directives_of_9_0(function):
         parse(head.format("8.8") + function)
 
 
+TILE = """.version {}
+.target sm_90a
+.address_size 64
+.entry f(.param .u64 x) .language 7, 3 {{
+.loc 1 1 1
+.loc_intermediate 2 3 4
+ret; }}
+.file 1 "a.py"
+.nv_intermediate_source_section {{
+  .code_block {{
+    .ir_name: "tile ir"
+    .sourceFileName: 2
+    .source_begin
+  }} ? "an odd quote {{
+.source_end
+  }}
+}}
+.global .b32 after;
+"""
+
+
+def test_what_tileiras_writes():
+    """Places in an intermediate language, and its text, which may be anything, are for debuggers (ptxas 13.4 takes them from 9.4 on)."""
+    module = parse(TILE.format("9.4"))
+    function, variable = module.items[0], module.items[-1]
+    assert function.directives[0].arguments == (7, 3)
+    assert (variable.declarators[0].name, variable.span.line) == ("after", TILE.count("\n"))
+    text = print_module(module)
+    assert ".loc_intermediate 2 3 4\n" in text
+    assert print_module(parse(text)) == text
+    with pytest.raises(PtxError, match=r"loc_intermediate needs PTX \.version 9\.4"):
+        parse(TILE.format("9.3"))
+    with pytest.raises(PtxError) as caught:
+        parse(TILE.format("9.4").replace(".param", ".hidden .param"))
+    assert "sm_80" in caught.value.findings[0].advice
+
+
 @pytest.mark.parametrize(("width", "most"), [(8, 255), (16, 65535), (32, 2**63)])
 def test_numbers_of_a_section(width, most):
     """Those of either sign that fit (ptxas: value out of range); of 32 bits only the least is looked at (ptxas takes 2**32)."""

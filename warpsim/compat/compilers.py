@@ -1,11 +1,13 @@
-"""PyCUDA, TileLang, CuTe DSL and JAX under ``warpsim exec``: their compilers end at PTX, where they would make machine code."""
+"""PyCUDA, TileLang, CuTe DSL, cuTile and JAX under ``warpsim exec``: their compilers end at PTX, where they would make machine code."""
 
 from __future__ import annotations
 
+import atexit
 import functools
 import glob
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,25 +19,47 @@ from warpsim.driver.library import SOURCES
 
 
 def prepare(module: ModuleType) -> None:
-    """Prepare the module that compiles: ``pycuda.compiler``, ``tilelang.contrib.nvcc`` or ``cutlass.base_dsl.compiler``; of JAX
-    ``jaxlib``, and ``jax._src.hardware_utils``, which looks for the files of a GPU."""
+    """Prepare the module that compiles: ``pycuda.compiler``, ``tilelang.contrib.nvcc``, ``cutlass.base_dsl.compiler`` or
+    ``cuda.tile._compile``; of JAX ``jaxlib``, and ``jax._src.hardware_utils``, which looks for the files of a GPU."""
     if hasattr(module, "compile_plain"):
         vars(module)["compile"] = functools.partial(module.compile, target="ptx")
     elif hasattr(module, "compile_cuda"):
         _tilelang(module)
     elif hasattr(module, "Compiler"):
         _cute(module)
+    elif hasattr(module, "_find_compiler_bin"):
+        _cutile(module)
     elif hasattr(module, "has_visible_nvidia_gpu"):
         vars(module)["has_visible_nvidia_gpu"] = lambda: True
     else:
         _jax()
 
 
+TOOLKIT = SOURCES / "toolkit"
+"""Holds ``bin/ptxas``, whose output is PTX."""
+
+
+def _cutile(module: ModuleType) -> None:
+    """Let tileiras run our ptxas. It looks in ``CUDA_ROOT``, for libnvvm, too; what it compiles has keys of its own in cuTile's cache."""
+    find, version = module._find_compiler_bin, module._get_compiler_version_string
+
+    @functools.cache
+    def find_compiler() -> object:
+        found, root = find(), tempfile.mkdtemp(prefix="warpsim-")
+        atexit.register(shutil.rmtree, root, ignore_errors=True)
+        for path in Path(found.path).resolve().parents[1].iterdir():
+            Path(root, path.name).symlink_to(TOOLKIT / "bin" if path.name == "bin" else path)
+        os.environ["CUDA_ROOT"] = root
+        return found
+
+    vars(module)["_find_compiler_bin"] = find_compiler
+    vars(module)["_get_compiler_version_string"] = lambda: version() and f"{version()}-warpsim"
+
+
 def _jax() -> None:
     """Let XLA, and Mosaic, run a ptxas whose output is PTX: XLA looks for it in ``CUDA_ROOT``, Mosaic on the path."""
-    home = SOURCES / "xla"
     env = os.environ
-    env["CUDA_ROOT"], env["PATH"] = str(home), os.pathsep.join([str(home / "bin"), env.get("PATH", os.defpath)])
+    env["CUDA_ROOT"], env["PATH"] = str(TOOLKIT), os.pathsep.join([str(TOOLKIT / "bin"), env.get("PATH", os.defpath)])
     env["XLA_FLAGS"] = f"--xla_gpu_autotune_level=0 {env.get('XLA_FLAGS', '')}"  # times say nothing here
     env.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # it takes 60 GB
     env.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")  # CUPTI does not run

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from warpsim.driver import properties
 from warpsim.driver.graphs import GraphExec, GraphMemory
 from warpsim.driver.memory import Memory, Side
@@ -153,7 +155,9 @@ class Driver:
         self.submit(self.checked(Launch(function, grid, block, params, shared, cluster, cooperative)), stream)
 
     def checked(self, work: Launch) -> Launch:
-        """Check that a launch fits."""
+        """Check that a launch fits; that of a tile kernel, one thread a tile, gets the threads that its compiler chose."""
+        if work.block == (1, 1, 1) and (block := work.function.tile_block):
+            work = attrs.evolve(work, block=block)
         function, threads = work.function, work.block[0] * work.block[1] * work.block[2]
         function.check()
         if min(*work.grid, *work.block) < 1 or threads > 1024:
@@ -171,7 +175,8 @@ class Driver:
         if cluster is not None:
             most = properties.largest_cluster(function)
             size = cluster[0] * cluster[1] * cluster[2]
-            if size > most or any(n % by for n, by in zip(work.grid, cluster, strict=True)):
+            counted = "blocksareclusters" in function.kernel.function.directives  # the grid has clusters
+            if size > most or (not counted and any(n % by for n, by in zip(work.grid, cluster, strict=True))):
                 raise DriverError(
                     Result.INVALID_CLUSTER_SIZE,
                     f"clusters of {cluster} do not fit a grid of {work.grid}, or the limit of {most} blocks; for more "

@@ -20,6 +20,7 @@ from warpsim.host import sources
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel, Module, load_text
 from warpsim.host.launch_options import Keywords
+from warpsim.ptx.words import TILE_IR
 from warpsim.records import define
 from warpsim.types import StateSpace
 
@@ -228,6 +229,15 @@ class Function:
                     product *= int(extent)
                 most = min(most, product)
         return most
+
+    @property
+    def tile_block(self) -> tuple[int, int, int] | None:
+        """The block of a kernel in Tile IR, which a launch calls one thread; None for any other kernel."""
+        directives = self.kernel.function.directives
+        if TILE_IR not in directives.get("language", ()):
+            return None
+        x, y, z = [*map(int, directives.get("reqntid", ())), 1, 1, 1][:3]
+        return x, y, z
 
     @property
     def required_cluster(self) -> tuple[int, int, int]:

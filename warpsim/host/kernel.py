@@ -304,7 +304,10 @@ class Kernel:
     ) -> LaunchState:
         """Set up a launch, before its first step. Adds the addresses of mapped arguments to ``mapped``; the caller
         holds the device's lock."""
-        grid3, block3 = dims("grid", grid), dims("block", block)
+        grid3, block3, directives = dims("grid", grid), dims("block", block), self.function.directives
+        if "blocksareclusters" in directives:  # the grid has clusters (PTX ISA 11.8.1)
+            x, y, z = dims(".reqnctapercluster", [int(v) for v in directives["reqnctapercluster"]])
+            grid3 = grid3[0] * x, grid3[1] * y, grid3[2] * z
         options = options.over(device, defaults.current)
         seed = None if options.by_warp else options.schedule
         order = None if seed is None else Schedule.of(integer("schedule", seed))

@@ -12,6 +12,7 @@ from warpsim.program.program import Function, Instruction, Operand, Variable
 from warpsim.program.resolve import Resolver
 from warpsim.ptx import ast
 from warpsim.ptx.directives import OF_MODULES
+from warpsim.ptx.words import TILE_IR
 
 MAX_CONST_BYTES = 65536
 MAX_SHARED_BYTES = 48 * 1024
@@ -104,7 +105,7 @@ def _check_function(function: Function, resolver: Resolver, problems: Problems) 
                     advice = "it launches kernels from the device, which is not simulated: launch them from the host"
                 problems.add("linkage", instruction.span, f"{name} has no body in this module", advice)
     used = sum(shared.values())
-    if function.entry and used > MAX_SHARED_BYTES:
+    if function.entry and used > MAX_SHARED_BYTES and TILE_IR not in function.directives.get("language", ()):
         message = f"{function.name} has {used} bytes of shared variables; the limit is {MAX_SHARED_BYTES}"
         problems.add("directive", function.span, message, "declare .extern .shared, and pass shared_mem= to the launch")
 

@@ -14,6 +14,7 @@ MAX_DEPTH = 64
 NO_NAMES = frozenset({"%", "$", "_", "WARP_SZ"})
 """Words that the assembler does not accept as names."""
 PARAMETER_SPACES = frozenset({".param", ".reg"})
+HIDDEN = "it is for a tensor map that NVIDIA's driver makes for a kernel of tileiras; for sm_80 (warpsim exec --device sm_80) it makes kernels without"
 POINTED = frozenset({".global", ".shared", ".const", ".local", *(f".{name}" for name in OPAQUE)})
 STORED = frozenset({".v2", ".v4", *(f".{name}" for name in TYPES)})
 """What may follow a state space, and begins a declaration that lacks one."""
@@ -114,7 +115,9 @@ class Declarations:
         """The state space of a declaration; empty if it begins with what follows one."""
         s = self.s
         if parameter and s.text not in PARAMETER_SPACES:
-            raise s.problem(f"found {s.shown()} where .param or .reg was expected")
+            raise s.problem(
+                f"found {s.shown()} where .param or .reg was expected", HIDDEN if s.text == ".hidden" else ""
+            )
         if s.text not in SPACES and s.text not in STORED:
             raise s.problem(f"found {s.shown()} where a state space was expected")
         space = s.take()[1:] if s.text in SPACES else ""

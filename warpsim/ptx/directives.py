@@ -127,7 +127,13 @@ class Directives:
         s = self.s
         span = s.span()
         s.skip()
-        read = {"file": self._file, "loc": self._location, "pragma": self._pragma, "alias": self._alias}.get(name)
+        read = {
+            "file": self._file,
+            "loc": self._location,
+            "loc_intermediate": self._intermediate,
+            "pragma": self._pragma,
+            "alias": self._alias,
+        }.get(name)
         return ast.Directive(name, tuple(read() if read is not None else self._names()), span)
 
     def _file(self) -> list[int | str]:
@@ -169,6 +175,11 @@ class Directives:
             found += [",", "inlined_at", *where]
         self.places.add((found[0], found[1], found[2]))
         return found
+
+    def _intermediate(self) -> list[int | str]:
+        """Parse ``.loc_intermediate file line column``, a place in a source that `tokens.without_sources` leaves out."""
+        self.gated("loc_intermediate", self.s.span())
+        return [self.expressions.integer() for _ in range(3)]
 
     def check_names(self) -> None:
         """Check that the names of functions in .loc are labels of sections."""

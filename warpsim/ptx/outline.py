@@ -13,6 +13,7 @@ import attrs
 from warpsim.errors import PtxError
 from warpsim.ptx import ast
 from warpsim.ptx.parser import IsName, Parser
+from warpsim.ptx.tokens import SOURCES
 from warpsim.records import frozen
 
 HOLE = "\x01"
@@ -50,7 +51,13 @@ class Outline:
 
 def outline_of(text: str, file: str, is_name: IsName) -> Outline | None:
     """The outline of a text; None where there is none, or anything is wrong with it."""
-    if HOLE in text or "/*" in text or "\n{\n" not in text or ("#" in text and _MARKER.search("\n" + text)):
+    if (
+        HOLE in text
+        or SOURCES in text
+        or "/*" in text
+        or "\n{\n" not in text
+        or ("#" in text and _MARKER.search("\n" + text))
+    ):
         return None
     if any("\n" in string for string in _STRING.findall(text)):
         return None

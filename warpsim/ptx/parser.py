@@ -10,7 +10,7 @@ from warpsim.ptx import ast
 from warpsim.ptx.declarations import MAX_DEPTH, STORED, Declarations
 from warpsim.ptx.directives import Directives
 from warpsim.ptx.expressions import Expressions
-from warpsim.ptx.tokens import Stream, SyntaxProblem
+from warpsim.ptx.tokens import Stream, SyntaxProblem, without_sources
 from warpsim.ptx.words import (
     DECLARING,
     MODULE_DIRECTIVES,
@@ -57,7 +57,7 @@ class Parser:
 
     def __init__(self, text: str, file: str, is_name: IsName) -> None:
         self.is_name = is_name
-        self.s = Stream(text, file)
+        self.s = Stream(without_sources(text), file)
         self.expressions = Expressions(self.s)
         self.declarations = Declarations(self.expressions)
         self.directives = Directives(self.expressions)
@@ -327,7 +327,7 @@ class Parser:
             if text in DECLARING or text in STORED:
                 out.append(self.declarations.variable(None))
                 s.expect(";")
-            elif text in (".pragma", ".loc"):
+            elif text in (".pragma", ".loc", ".loc_intermediate"):
                 out.append(self.directives.directive(text[1:]))
             elif text in LABELLED and out and isinstance(out[-1], ast.Label):
                 out.append(self._prototype() if text == ".callprototype" else self.directives.directive(text[1:]))

@@ -85,8 +85,8 @@ def _directive(node: ast.Directive, *, module_level: bool) -> str:
     words = [str(a) for a in node.arguments]
     if node.name in ("b8", "b16", "b32", "b64") and module_level:
         return f".{node.name} {' '.join(words)}"
-    if node.name == "loc":
-        return f".loc {' '.join(words)}"
+    if node.name in ("loc", "loc_intermediate"):
+        return f".{node.name} {' '.join(words)}"
     if node.name == "file":
         return f".file {words[0]} {', '.join(words[1:])}"
     return f".{node.name} {', '.join(words)};"

@@ -44,6 +44,17 @@ SECTION = rf"""
 """What compilers write for debuggers: a statement a line, of numbers that fit."""
 
 
+SOURCES = ".nv_intermediate_source_section"
+_SOURCES = re.compile(rf"\{SOURCES}\s*\{{(?:\s*\}}|.*\.source_end\s*\}}\s*\}})", re.DOTALL)
+
+
+def without_sources(text: str) -> str:
+    """A text with blanks where it has sources in an intermediate language, for debuggers (PTX ISA 9.4, 11.5.6)."""
+    if SOURCES not in text:
+        return text
+    return _SOURCES.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text, count=1)
+
+
 @functools.cache
 def pattern(*, sections: bool, lists: bool) -> re.Pattern[str]:
     """What finds the pieces of a text."""

@@ -23,10 +23,13 @@ ENTRY_DIRECTIVES = {
     "explicitcluster": 0,
     "maxclusterrank": 1,
     "blocksareclusters": 0,
+    "language": 16,
     "pragma": 1,
 }
 """Directives between the parameters and the body of an .entry, with the maximum number of arguments."""
 
+TILE_IR = 7
+"""What ``.language`` says of kernels of tileiras. These may have more than 48 KB of static shared memory."""
 FUNC_DIRECTIVES = {"noreturn": 0, "abi_preserve": 1, "abi_preserve_control": 1}
 """The same for a .func: .noreturn comes first, and each appears once."""
 POSITIVE = frozenset({"maxntid", "reqntid", "minnctapersm", "maxnreg"})
@@ -36,6 +39,7 @@ NEWER: dict[str, tuple[int, tuple[int, int]]] = {
     "blocksareclusters": (90, (9, 0)),
     **dict.fromkeys(("abi_preserve", "abi_preserve_control"), (0, (9, 0))),
     "noreturn": (0, (6, 4)),
+    "loc_intermediate": (0, (9, 4)),
     "alias": (0, (6, 3)),
 }
 """The target and PTX version that introduced a directive."""

@@ -31,6 +31,7 @@ CLIENTS = {
     "pycuda.compiler": "compilers",
     "tilelang.contrib.nvcc": "compilers",
     "cutlass.base_dsl.compiler": "compilers",
+    "cuda.tile._compile": "compilers",
     "jaxlib": "compilers",
     "jax._src.hardware_utils": "compilers",
 }
