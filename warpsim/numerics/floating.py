@@ -76,7 +76,7 @@ def canonical(x: Array) -> Array:
 def flush(x: Array) -> Array:
     """Replace subnormal f32 values by zeros of the same sign."""
     small = np.abs(x) < _TINY
-    if small.any():
+    if np.logical_or.reduce(small, axis=None):  # as `any`, with fewer calls
         x = np.where(small, np.copysign(np.float32(0), x), x)
     return x
 
@@ -85,7 +85,7 @@ def flush_product(r: Array, mode: str, a: Array, b: Array, c: Array | None = Non
     """a * b (+ c), rounded to the f32 ``r``, with subnormal results flushed to zero, including results that reach the
     least normal number only through the coarser rounding of subnormals (as on an H100)."""
     least = np.abs(r) == _TINY
-    if least.any():
+    if np.logical_or.reduce(least, axis=None):
         a, b, *rest = (x.astype(F64) for x in np.broadcast_arrays(a, b, *([] if c is None else [c])))
         exact = odd_sum(a * b, rest[0]) if rest else a * b
         fine = narrow(exact * 2.0**64, mode)  # rounded as if the exponent were unbounded

@@ -57,13 +57,10 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     register = result.register
     if register is None or not 1 <= len(sources) <= 3:
         return None
-    slots, types = [], []
-    for source in sources:
-        slot = plan.slot(source) if source.register is None else source.register.index
-        if slot is None or source.negated:
-            return None
-        slots.append(slot)
-        types.append(source.type.dtype)
+    slots = [plan.slot(s) if s.register is None else s.register.index for s in sources]
+    if None in slots or True in [s.negated for s in sources]:
+        return None
+    types = [s.type.dtype for s in sources]
     width, signed = register.type.dtype.itemsize, result.type.signed
     if len(slots) == 2:
         return _at(

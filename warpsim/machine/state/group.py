@@ -91,8 +91,8 @@ class Frame:
     def stored(self, index: int) -> Value | None:
         """One register."""
         for selection, left in self._left.items():
-            if (value := left.pop(index, None)) is not None:
-                self._store(index, selection, value)
+            if index in left:
+                self._store(index, selection, left.pop(index))
         return self._values[index]
 
     def holds(self, index: int) -> bool:
@@ -151,7 +151,8 @@ class Frame:
         for other, known in self.known.items():
             if known is not None and known.values and other is not selection and not other.disjoint(selection):
                 for index in registers:
-                    known.values.pop(index, None)
+                    if index in known.values:
+                        del known.values[index]
 
     def __deepcopy__(self, memo: dict[int, object]) -> Frame:
         """Copies share values, which either side replaces before writing."""
