@@ -64,7 +64,7 @@ class Late:
         """Check what is not a line, unless its like was checked before."""
         checked: list[Instruction] = []
         groups: dict[Group, None] = {}
-        with self.builder.trial():
+        with self.builder.trial(range(len(self.builder.code))):
             for number, (node, scope, places, _) in enumerate(self.builder.code):
                 self.builder.at = number
                 if isinstance(node, Written):
@@ -194,17 +194,20 @@ def grouped(checker: Checker, made: Sequence[ast.Statement], numbers: range, kin
 def _checked(checker: Checker, numbers: range) -> list[Instruction]:
     """The instructions at some places; none where anything is wrong, which is said when the whole function is checked."""
     builder, problems = checker.builder, checker.problems
-    before, code = len(problems.findings), []
-    with builder.trial():
+    code: list[Instruction] = []
+    if problems.findings:
+        return code
+    with builder.trial(numbers):
         for number in numbers:
             node, scope, places, _ = builder.code[number]
             builder.at = number
             if isinstance(node, ast.Instruction) and (made := checker.check(node, scope, places)) is not None:
                 code.append(made)
-    if len(problems.findings) == before:
-        return code
-    del problems.findings[before:], problems.orders[before:]
-    return []
+    if problems.findings:
+        problems.findings.clear()
+        problems.orders.clear()
+        code.clear()
+    return code
 
 
 def _inside(made: Sequence[ast.Statement]) -> Sequence[ast.Statement]:

@@ -207,21 +207,25 @@ class Reading:
     def _odd(self, text: str, shape: str, at: int) -> None:
         """Read what is not a line."""
         blocks, code = self.blocks, self.blocks.builder.code
-        group = self.shapes.groups.get(shape)
+        group, before = self.shapes.groups.get(shape), len(code)
         if group is not None:
             inner = Scope(self.scope) if group.block else self.scope
             blocks.add(group.declarations, inner)
-            written = Written(group, text, self.line + at)
-            code += [(written, inner, blocks.places, number) for number in range(len(group.kinds))]
-            return
-        made = self._parsed(text, at)
-        declared = [item.name for each in made if isinstance(each, ast.Variable) for item in each.declarators]
-        if any(_shadows(name, blocks) for name in declared):
-            raise Unusual
-        before = len(code)
-        blocks.add(made, self.scope)
-        if not self.parser.expressions.findings:
-            self.shapes.keep_group(shape, self.grouped(made, range(before, len(code)), self.kinds))
+        else:
+            made = self._parsed(text, at)
+            declared = [item.name for each in made if isinstance(each, ast.Variable) for item in each.declarators]
+            if any(_shadows(name, blocks) for name in declared):
+                raise Unusual
+            blocks.add(made, self.scope)
+            if self.parser.expressions.findings:
+                return
+            group = self.grouped(made, range(before, len(code)), self.kinds)
+            if group is None:
+                return
+            self.shapes.keep_group(shape, group)
+            inner = code[before][1]
+        written = Written(group, text, self.line + at)
+        code[before:] = [(written, inner, blocks.places, number) for number in range(len(group.kinds))]
 
 
 def _declarations(texts: list[str]) -> int:

@@ -196,9 +196,9 @@ class FunctionBuilder:
         return self._carry
 
     @contextmanager
-    def trial(self) -> Iterator[None]:
-        """Look names up inside, and afterwards have no register that was made there."""
-        inner = dict.fromkeys([scope for _, scope, _, _ in self.code])
+    def trial(self, numbers: range) -> Iterator[None]:
+        """Look up names of the code at these places, and afterwards have no register that was made for it."""
+        inner = dict.fromkeys([scope for _, scope, _, _ in self.code[numbers.start : numbers.stop]])
         scopes = dict.fromkeys(each for scope in inner for each in scope.chain())
         before, made = len(self.registers), [(scope, dict(scope.made)) for scope in scopes]
         yield

@@ -69,12 +69,11 @@ class Shapes:
             self.lines.clear()
         self.lines[line] = statement
 
-    def keep_group(self, text: str, group: Group | None) -> None:
-        """Keep a group, if it is one."""
+    def keep_group(self, text: str, group: Group) -> None:
+        """Keep a group."""
         if len(self.groups) > KEPT:
             self.groups.clear()
-        if group is not None:
-            self.groups[text] = group
+        self.groups[text] = group
 
     def _made(self, text: str) -> Shape | None:
         """Check one line of a shape."""
