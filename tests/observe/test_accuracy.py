@@ -117,6 +117,19 @@ def test_a_shuffle_at_two_places(fewer):
     assert stored.total == pytest.approx(float((np.abs(out - exact) / out).sum()), rel=1e-6)
 
 
+def test_a_difference_of_zero():
+    """What is left of it by the shadow counts against the least normal value: more than an f32 could say."""
+    body = """ld.global.f32 %f1, [%rd4];
+    div.rn.f32 %f2, %f1, 0f40E00000;
+    sub.f32 %f3, %f2, 0f6FE6CC55;
+    st.global.f32 [%rd5], %f3;"""
+    out, result = shadow(body, np.full(32, 1e30, np.float32), np.zeros(32, np.float32))
+
+    left = Fraction(float(np.float32(1e30))) / 7 - Fraction(float(np.uint32(0x6FE6CC55).view(np.float32)))
+    assert out.tolist() == [0] * 32
+    assert at(result, 12).largest == at(result, 12).typical == pytest.approx(float(abs(left) * 2**126), rel=1e-6)
+
+
 def test_an_overflow():
     """f32 is infinite where the shadow is not."""
     body = """ld.global.f32 %f1, [%rd4];
