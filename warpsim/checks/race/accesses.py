@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
-from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, is_found
+from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks
+from warpsim.checks.race.found import is_found
 from warpsim.checks.race.reports import ATOMS, EXITED, IN_PART, IN_TURN, IN_WORD, UNFENCED, Race, Reports
 from warpsim.checks.race.unused import AGAIN, ROW, UNDECIDED, row_readers
 from warpsim.checks.race.vector_clocks import ALL, INITS

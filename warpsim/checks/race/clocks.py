@@ -10,28 +10,25 @@ from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
 
 from warpsim.checks.cells import Cells, Log
 from warpsim.checks.race.order import Order
-from warpsim.checks.race.vector_clocks import Numbering, Past, Rows, same
+from warpsim.checks.race.vector_clocks import Numbering, Past, Rows
 from warpsim.checks.undefined_registers import CONTENTS
-from warpsim.errors import Span
 from warpsim.machine.machine import Machine
-from warpsim.machine.plan import KernelPlan
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.specials import clusters_of
 from warpsim.machine.state.batch import ClusterBarrier
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
-from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import GlobalTarget
 from warpsim.machine.values import Affine, Array, Place, as_array
 from warpsim.numerics.arrays import distinct
-from warpsim.program.program import Function, Instruction, Operand
+from warpsim.program.program import Instruction, Operand
 from warpsim.records import frozen
 
 CTA, CLUSTER, GPU = 1, 2, 3
@@ -126,24 +123,6 @@ def _some_meet(instruction: Instruction) -> bool:
     return in_part or instruction.traits.mbarrier is not None
 
 
-FOUND: Note[dict[Callable[[Function], Iterable[Span]], set[Span]]] = Note("found")
-
-
-def is_found(plan: KernelPlan, instruction: Instruction, find: Callable[[Function], Iterable[Span]]) -> bool:
-    """Whether an analysis of a module's functions finds an instruction."""
-    return instruction.span in all_found(plan, find)
-
-
-def all_found(plan: KernelPlan, find: Callable[[Function], Iterable[Span]]) -> set[Span]:
-    """What an analysis of a module's functions finds."""
-    known = plan.main.notes.setdefault(FOUND, {})
-    found = known.get(find)
-    if found is None:
-        functions = plan.program.functions.values()
-        found = known[find] = {span for function in functions for span in find(function)}
-    return found
-
-
 KEPT = 4096
 """Number of flag reads remembered."""
 ASKED = 64
@@ -163,7 +142,11 @@ class UnfencedReads:
             return
         if self._reads:
             who, _, known = self._reads[-1]
-            if same(known, rows) and np.array_equal(who, positions):
+            if (
+                known.keys() == rows.keys()
+                and all(known[c] is rows[c] for c in rows)
+                and np.array_equal(who, positions)
+            ):
                 return
         self._reads.append((positions, now, dict(rows)))
 

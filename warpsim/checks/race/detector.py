@@ -19,8 +19,9 @@ from warpsim.checks.cells import SHIFT, THREAD, Cells, cells_of, note_strided
 from warpsim.checks.race import RULE as RACE
 from warpsim.checks.race import unused
 from warpsim.checks.race.accesses import AccessChecks, Accesses
-from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Role, alike, is_found
+from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Role, alike
 from warpsim.checks.race.flags import FlagAccess, Flags
+from warpsim.checks.race.found import is_found
 from warpsim.checks.race.order import BOTH
 from warpsim.checks.race.reports import Reports, check_exit
 from warpsim.checks.undefined_registers import travels

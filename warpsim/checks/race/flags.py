@@ -251,4 +251,6 @@ class Flags:
         else:
             self.clocks.order.expect(rows, positions)
             self.clocks.unfenced.read(self.clocks.launch.events[-1], positions, self.clocks.now, rows)
-            self.clocks.order.observe(self.clocks.launch.variables.get((SC, key)), positions, self.clocks.now)
+            covered = self.clocks.launch.variables.get((SC, key))
+            if covered:
+                self.clocks.order.observe(covered, positions)

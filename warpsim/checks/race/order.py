@@ -13,7 +13,6 @@ the threads of a CTA come those of its warpgroups as readers through wgmma (`Wgm
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable
 from collections.abc import Set as AbstractSet
 
@@ -21,7 +20,6 @@ import numpy as np
 
 from warpsim.checks.race.vector_clocks import (
     ALL,
-    LANES,
     SLOTS,
     Acquired,
     ClusterPhases,
@@ -33,7 +31,6 @@ from warpsim.checks.race.vector_clocks import (
     by_column,
     join,
     rows_of,
-    same,
 )
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
@@ -41,8 +38,6 @@ from warpsim.numerics.arrays import distinct
 
 LEVELS = {"gpu": ("cta", "gpu"), "sc": ("cta", "gpu", "sc")}
 """The scopes of fences that a fence is."""
-OBSERVED = 64
-"""Number of reads of flags that are kept for fence.sc."""
 BOTH = frozenset({"acquire", "release"})
 """What a fence is, if it does not say that it is only half of it."""
 NEVER = np.iinfo(np.int64).max
@@ -73,8 +68,6 @@ class Order:
         """Of threads that have exited, the time before which they have released what they did; of others, no limit."""
         self.lane_clocks: LaneClocks | None = None
         self.phases: ClusterPhases | None = None
-        self.observed: deque[tuple[Rows, Array, int]] = deque(maxlen=OBSERVED)
-        """Reads of flags that were set behind fence.sc: what those cover, who read, and when."""
         self.fences: dict[str, Array] = {}
         """Of each thread's last fence, by scope: its time, and those of the barriers of the CTA and the warp before it."""
         self.floor = 1
@@ -124,7 +117,7 @@ class Order:
             every = np.arange(self.width)
             self.wgmma.barrier(every if positions is None else distinct(self._index(positions) % self.width))
         self._settle()
-        if self.acquired.known is not None:
+        if self.acquired.known is not None or self.acquired.seen is not None:
             self.acquired.share(np.arange(self.shape.n) if positions is None else positions, self.wgmma)
 
     def leave(self, positions: Array) -> None:
@@ -152,8 +145,7 @@ class Order:
             masks = np.broadcast_to(masks, positions.shape)
             inside = masks >> (positions // self.shape.n_ctas & 31).astype(masks.dtype) & 1 != 0
             positions, masks = positions[inside], masks[inside]
-        if self.acquired.known is not None and len(distinct(self.acquired.known.reshape(-1)[positions])) > 1:
-            self.acquired.share_in_warps(positions, masks)
+        self.acquired.share_in_warps(positions, masks)
         index = self._index(positions)
         if masks is None:
             self.warp_time.reshape(-1)[index] = now
@@ -229,28 +221,12 @@ class Order:
             self.fences[level].reshape(3, -1)[:, index] = self._clocks(index, now)
         if scope != "inits" and "acquire" in halves:
             self.acquired.take_pending(positions, scope)
-        if scope == "sc":
-            self._follow(positions)
 
-    def observe(self, rows: Rows | None, positions: Array, now: int) -> None:
-        """Note that threads have read a flag that was set behind fence.sc (or not: None), which cover ``rows``."""
-        if rows and not any(same(held, rows) and np.array_equal(who, positions) for held, who, _ in self.observed):
-            self.observed.append((dict(rows), positions, now))
-
-    def _follow(self, positions: Array) -> None:
-        """Order fence.sc of these threads behind those that precede the setting of a flag whose reading, by whomever, happens
-        before now: the other order would let that reading see what it precedes (memory consistency model, Fence-SC,
-        causality). Of each warp and CTA, the last reader counts."""
-        n_ctas = self.shape.n_ctas
-        for rows, who, when in self.observed:
-            for size in (LANES, self.rows):
-                units, readers = (threads // n_ctas // size * n_ctas + threads % n_ctas for threads in (positions, who))
-                last = np.full(self.rows * n_ctas, -1)
-                last[readers] = who
-                reader = last[units]
-                mine = positions[reader >= 0]
-                apart = self.unordered(reader[reader >= 0] + self.base, np.full(len(mine), when), mine)
-                self.acquired.join("known", rows, mine[~apart])
+    def observe(self, rows: Rows, positions: Array) -> None:
+        """Note that threads have read a flag that was set behind fence.sc, which cover ``rows``. A fence.sc of who meets them comes after
+        those: in the other order, the read would see what it precedes (memory consistency model, Fence-SC, causality)."""
+        self.widen()
+        self.acquired.join("seen", rows, positions)
 
     def _clocks(self, index: Array, now: int) -> Array:
         """The time, and those of the last barriers of the CTA and the warp of threads (flat indices)."""

@@ -16,7 +16,8 @@ from warpsim.checks.async_global import Use
 from warpsim.checks.cells import SHIFT, THREAD
 from warpsim.checks.other_variables import RULE as OTHER
 from warpsim.checks.race import RULE
-from warpsim.checks.race.clocks import BatchClocks, is_found
+from warpsim.checks.race.clocks import BatchClocks
+from warpsim.checks.race.found import is_found
 from warpsim.checks.race.unused import UNDECIDED, Undecided
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine

@@ -21,7 +21,7 @@ from attrs import field
 
 from warpsim.analysis.told import deciding, told
 from warpsim.checks.race import RULE
-from warpsim.checks.race.clocks import all_found
+from warpsim.checks.race.found import all_found
 from warpsim.checks.undefined_products import Unfinished
 from warpsim.checks.undefined_registers import travels
 from warpsim.errors import ExecutionError, Finding, Span

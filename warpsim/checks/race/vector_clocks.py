@@ -68,11 +68,6 @@ def join(into: Rows, rows: Rows) -> None:
         into[cta] = row if old is None else np.maximum(old, row)
 
 
-def same(one: Rows, other: Rows) -> bool:
-    """Whether nothing has been joined into one of them since the other was copied from it."""
-    return one.keys() == other.keys() and all(row is other[cta] for cta, row in one.items())
-
-
 def grouped(keys: Array) -> tuple[Array, Array]:
     """The distinct keys and the index of each, without sorting if they are close together."""
     low = int(keys.min())
@@ -269,11 +264,14 @@ class Acquired:
         """What the next fence of any scope will have acquired."""
         self.pending_far: Array | None = None
         """What only a fence of a scope beyond the CTA will: no thread of the same CTA has released it."""
+        self.seen: Array | None = None
+        """What the next fence.sc will: what those precede that are before flags which this thread has read, or others that it has met."""
         self.table: list[Rows] = [{}]
 
     def take_pending(self, positions: Array, scope: str) -> None:
-        """Acquire what these threads have read from flags, by a fence of this scope."""
-        for pending in (self.pending,) if scope == "cta" else (self.pending, self.pending_far):
+        """Acquire what these threads have read from flags, by a fence of this scope ("sc": a fence.sc)."""
+        far = () if scope == "cta" else (self.pending_far,) if scope == "gpu" else (self.pending_far, self.seen)
+        for pending in (self.pending, *far):
             if pending is None:
                 continue
             flat = pending.reshape(-1)
@@ -284,7 +282,7 @@ class Acquired:
                 self.join("known", rows, mine)
 
     def join(self, kind: str, rows: Rows, positions: Array) -> None:
-        """Join the clocks of a sync variable into those of threads: ``kind`` is "known", "pending" or "pending_far"."""
+        """Join the clocks of a sync variable into those of threads: ``kind`` is "known", "pending", "pending_far" or "seen"."""
         if getattr(self, kind) is None:
             setattr(self, kind, np.zeros((self.rows, self.shape.n_ctas), np.int64))
         flat = getattr(self, kind).reshape(-1)
@@ -303,9 +301,13 @@ class Acquired:
             self._collect()
 
     def share(self, positions: Array, wgmma: WgmmaReads | None) -> None:
-        """Share what one thread of a CTA knows about other CTAs with all, after a barrier."""
-        assert self.known is not None
-        rows_of_threads, n_ctas = self.known, self.shape.n_ctas
+        """Share what one thread of a CTA knows about other CTAs, or has seen, with all, after a barrier."""
+        for each in (self.known, self.seen):
+            if each is not None:
+                self._share(each, positions, wgmma if each is self.known else None)
+
+    def _share(self, rows_of_threads: Array, positions: Array, wgmma: WgmmaReads | None) -> None:
+        n_ctas = self.shape.n_ctas
         for column in distinct(positions % n_ctas).tolist():
             numbers = distinct(rows_of_threads[: self.shape.n_threads, column])
             if len(numbers) == 1 and self.base + column not in self.table[numbers[0]]:
@@ -321,9 +323,13 @@ class Acquired:
             self._collect()
 
     def share_in_warps(self, positions: Array, masks: Array | None) -> None:
-        """Share what one of the synchronising lanes knows about other CTAs with all of them."""
-        assert self.known is not None
-        known, n_ctas = self.known.reshape(-1), self.shape.n_ctas
+        """Share what one of the synchronising lanes knows about other CTAs, or has seen, with all of them."""
+        for each in (self.known, self.seen):
+            if each is not None and len(distinct(each.reshape(-1)[positions])) > 1:
+                self._share_in_warps(each.reshape(-1), positions, masks)
+
+    def _share_in_warps(self, known: Array, positions: Array, masks: Array | None) -> None:
+        n_ctas = self.shape.n_ctas
         warps = (positions // n_ctas >> 5) * n_ctas + positions % n_ctas
         if masks is not None:  # lanes with the same mask synchronise
             warps = warps << 32 | masks.astype(np.int64)
@@ -339,7 +345,7 @@ class Acquired:
 
     def _collect(self) -> None:
         """Collect unused entries of the table."""
-        arrays = [a for a in (self.known, self.pending, self.pending_far) if a is not None]
+        arrays = [a for a in (self.known, self.pending, self.pending_far, self.seen) if a is not None]
         used = distinct(np.concatenate([a.reshape(-1) for a in arrays]))
         kept = [0, *(k for k in used.tolist() if k)]
         order = np.zeros(len(self.table), np.int64)
