@@ -191,10 +191,10 @@ class Proxies:
 
     # ---- the generic proxy -------------------------------------------------------------------
 
-    def generic(self, group: Group, access: MemoryAccess, *, rows: bool = False) -> None:
+    def generic(self, group: Group, access: MemoryAccess, instruction: Instruction, *, rows: bool = False) -> None:
         """Note an access of lanes to shared memory, a store to global memory, or matrix ``rows`` ``[n, k, m]`` of warps."""
         if type(access.at) is int and access.columns.ndim == 4 and access.active is None and access.allocation is None:
-            self._at_one_place(group, access, access.at)
+            self._at_one_place(group, access, access.at, instruction)
             return
         at, columns, threads, cells = access.places, access.columns, group.selection.positions, self.cells
         if access.allocation is not None:
@@ -209,9 +209,9 @@ class Proxies:
         if access.active is not None:
             mask = spread(access.active, shape)
             at, columns, threads = at[mask], columns[mask], threads[mask]
-        self._leave(cells, at, access.nbytes, columns, threads, present(group), write=access.writes)
+        self._leave(cells, at, access.nbytes, columns, threads, instruction, write=access.writes)
 
-    def _at_one_place(self, group: Group, access: MemoryAccess, at: int) -> None:
+    def _at_one_place(self, group: Group, access: MemoryAccess, at: int, instruction: Instruction) -> None:
         """Note an access of all threads to one place of shared memory: the last thread of each CTA is remembered."""
         cells, selection = self.cells, group.selection
         threads, columns = selection.positions, access.columns
@@ -220,7 +220,7 @@ class Proxies:
         else:
             run = in_a_row(columns.reshape(-1))
         cells.fit(access.nbytes)
-        epoch = self.tick(present(group)) << SHIFT | threads[-1, -1].reshape(-1) + self.base
+        epoch = self.tick(instruction) << SHIFT | threads[-1, -1].reshape(-1) + self.base
         kind = "write" if access.writes else "read"
         kept = cells.of(kind).reshape(-1, cells.width)
         self.pages[kind][at >> PAGE] = True
@@ -535,9 +535,9 @@ class ProxyFences(Watcher):
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Note accesses through the generic proxy."""
-        if access.kind == WRITE if access.allocation is not None else access.space != "local":
-            self._proxies(machine).generic(group, access)
         instruction = present(group)
+        if access.kind == WRITE if access.allocation is not None else access.space != "local":
+            self._proxies(machine).generic(group, access, instruction)
         synchronises = self._synchronises.get(id(instruction))
         if synchronises is None:
             synchronises = instruction.traits.polls or instruction.traits.scope == "cluster"
@@ -547,7 +547,7 @@ class ProxyFences(Watcher):
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Note matrix rows."""
-        self._proxies(machine).generic(group, access, rows=True)
+        self._proxies(machine).generic(group, access, present(group), rows=True)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
