@@ -162,10 +162,8 @@ class MbarrierObjects:
         return [spread(v, shape).reshape(-1)[self._lanes()] for v in alike]
 
     def _taking_part(self, values: Array) -> Array:
-        """Of values, one or one for each lane (broadcast), those of lanes that take part."""
-        if values.size == 1 or self.active is None:
-            return values
-        return spread(values, self._shape()).reshape(-1)[self._lanes()]
+        """Of one value, or one for each lane, those of lanes that take part."""
+        return values if values.size == 1 else spread(values, self._shape()).reshape(-1)[self._lanes()]
 
     def _shape(self) -> tuple[int, ...]:
         return self.group.selection.shape
