@@ -126,6 +126,16 @@ HERE = "mapa.shared::cluster.u32 %r10, %s, 0; mapa.shared::cluster.u32 %r11, %ba
 REDUCE = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes."
 SOURCE = "st.shared.u32 [%own], 1; fence.proxy.async; bar.sync 0; setp.ge.u32 %p1, %t, 32; @%p1 bra second; @!%first bra fin;"
 OVERWRITE = "bra fin; second:" + LATE + "st.shared.u32 [%s+128], 2; fin:"
+BOX = (
+    ".reg .b64 %map; mov.b64 %map, map; cvta.param.u64 %map, %map; ld.global.u32 %r2, [%a]; {0} setp.eq.u32 %p1, %cta, 1; @%p1 bra other;"
+    + ONE.format(1)
+    + "@!%first bra waits; mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 2048; cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+    "[%s], [%map, {{0, %r2}}], [%bar]; waits:"
+    + WAIT.format("w", 0).replace("%r8", "%bar")
+    + "ld.shared.u32 %r6, [%own]; {1} bra fin; other: {2} fin:"
+)
+FAR = "add.u32 %r2, %r2, 5000;"
+"""Nothing of the tensor is there, with the contents given."""
 ALLOCATE = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32"
 FREE = "tcgen05.dealloc.cta_group::1.sync.aligned.b32"
 ORDERS = {
@@ -161,8 +171,20 @@ ORDERS = {
                                       "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %desc, %desc, 0, 1, 1, 0, 0;"
                                       "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; setp.eq.u32 %p1, %warp, 0; @%p1 st.global.f32 [%at], %f1;"
                                       + WAIT.format("w", 0).replace("%r8", "%bar"), "block=128 wgmma"),
+    "a box from anywhere": ("races", BOX.format(FAR, "", "st.global.u32 [%bt], %t;"), "block=64 grid=2"),
+    "what a box from anywhere holds": ("bounds", BOX.format(FAR, "shl.b32 %r6, %r6, 2; and.b32 %r6, %r6, 0x7fff; add.u32 %r6, %r6, %s; ld.shared.u32 %r7, [%r6];", ""), "block=64 grid=2"),
+    "where a box from anywhere leads": ("barriers", BOX.format(FAR, "setp.eq.u32 %p2, %r6, 0; @%p2 bra past; bar.sync 1; past:", ""), "block=64 grid=2"),
 }  # fmt: skip
 """Faults that some orders of threads show, and the usual one does not: texts as `docs.tools.faulty` has them."""
+
+
+def test_a_box_from_anywhere():
+    """Where a box lies in the outer dimensions does not matter if nobody stores to the tensor."""
+    kernel, grid, block, args, _ = faulty.launch_of(
+        faulty.Example.of(BOX.format("", "st.global.u32 [%at], %r6;", ""), "block=64")
+    )
+
+    assert warpsim.prove(kernel, grid, block, args).verdict is Verdict.PROVED
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] * (k >= 6)) for k, n in enumerate(ORDERS)])

@@ -33,6 +33,7 @@ from warpsim.machine.watcher import READ, WRITE, MemoryAccess
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction
 from warpsim.proving.alike import NAME as FINGERPRINT
+from warpsim.proving.boxes import Boxes, outer
 from warpsim.proving.sides import Sides, forget, kept
 from warpsim.records import frozen
 
@@ -139,7 +140,7 @@ class Contents(Uninitialised):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sides = Sides()
+        self.sides, self.boxes = Sides(), Boxes()
         self._patient: dict[int, Patient] = {}
         self._origins: dict[int, Finding] = {}
         self._astray: Finding | None = None
@@ -171,15 +172,23 @@ class Contents(Uninitialised):
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
-        """Nothing becomes known."""
+        """Nothing becomes known; note what is stored to."""
+        if access != READ:
+            found = [machine.launch.memory.find(at, at + nbytes) for at in np.unique(address).tolist()]
+            self.boxes.stored |= {None if each is None else each.start for each in found}
+
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
+        """Note what boxes that begin anywhere are from."""
+        self.boxes.issued(machine, transfer)
 
     def async_delivered(
         self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
     ) -> None:
-        """Nothing is known of what reductions leave in shared memory: it may depend on their order."""
+        """Nothing is known of what reductions leave in shared memory, which may depend on their order, and of boxes from anywhere."""
         super().async_delivered(machine, group, active, transfer, which)
         target, bits = transfer.writes, machine.batch.shared.shadow
-        if transfer.reduces and target is not None and isinstance(bits, WrittenBits):
+        hides = transfer.reduces or id(transfer.place or group.instruction) in self.boxes.loads
+        if hides and target is not None and isinstance(bits, WrittenBits):
             words = target.start[which][:, None] + np.arange(0, target.nbytes, 4)
             bits.clear(words, target.columns[which][:, None], 4, None, rows=False)
 
@@ -205,6 +214,8 @@ class Contents(Uninitialised):
         """Note what may be stored, or may not, and what depends on who stores last."""
         self.sides.accessed(access)
         traits = present(group).traits
+        if access.kind != READ and access.allocation is not None:
+            self.boxes.stored.add(access.allocation.start)
         if (
             access.kind != READ
             and access.space.startswith("shared")
@@ -221,7 +232,12 @@ class Contents(Uninitialised):
         self._astray = None
         if group.has_shadows and instruction.address is not None:
             unknown = [s for s in transfer_of(group.plan, instruction).addresses if undefined(group, s) is not None]
-            self._astray = origins(machine).read(machine, group, unknown[0], instruction) if unknown else None
+            free = bool(unknown) and outer(instruction).issuperset(unknown)
+            if free:
+                self.boxes.loads.setdefault(id(instruction), set())
+            elif unknown:
+                self._astray = origins(machine).read(machine, group, unknown[0], instruction)
+                self.boxes.bound.add(id(instruction))
         if id(instruction) not in self.strange:
             why = beyond(instruction)
             if instruction.traits.does(Mbarrier.WAIT) and id(instruction) not in self._patient_of(group).waits:
@@ -271,6 +287,7 @@ class Contents(Uninitialised):
         if instruction.traits.access is Access.LOAD:
             return
         self.sides.lost.add(None)
+        self.boxes.stored.add(None)
         for space in (machine.batch.local, machine.batch.shared):
             bits = space.shadow
             if isinstance(bits, WrittenBits):

@@ -185,7 +185,7 @@ class Seen:
             self.assumed = (ENDING,)
         for each in found:
             if (open_ := _unclear(each)) is not None:
-                self._note(each, open_)
+                self._note(each, open_, contents)
         suspects = [f for f in found if _breaks(f, None)]
         if order is not ORDERS[0] and not (suspects or any(self.unclear.values()) or contents.sides.chosen):
             return
@@ -194,19 +194,21 @@ class Seen:
             confirmed = tuple(f for f in known if _breaks(f, name))
             if confirmed and name not in self.broken:
                 self.broken[name], self.options = confirmed, self.options or dict(order)
-        self._leave_open(suspects, found, known)
+        self._leave_open(suspects, found, known, contents)
 
-    def _leave_open(self, suspects: list[Finding], found: tuple[Finding, ...], known: tuple[Finding, ...]) -> None:
+    def _leave_open(
+        self, suspects: list[Finding], found: tuple[Finding, ...], known: tuple[Finding, ...], contents: Contents
+    ) -> None:
         """Note what ``suspects`` leave open, which a launch of any contents has ``found``; one of those given has shown what is ``known``."""
         confirmed_at = {(f.rule, f.line, f.column) for f in known if _breaks(f, None)}
-        astray = {(f.line, f.column) for f in found if f.rule == UNDEFINED and f.values.get("use") == ADDRESS}
+        astray = {(f.line, f.column) for f in found if _strays(f)}
         for each in suspects:
             if each.rule in RULES["races"] and not self._is_global(each):
                 self._race(each)
             if (each.rule, each.line, each.column) not in confirmed_at:
                 message = f"{each.rule} is not met in a launch with the contents given: {each.message}"
                 if each.rule not in RULES["bounds"] or (each.line, each.column) not in astray:
-                    self._note(each, _as_unclear(each, message))
+                    self._note(each, _as_unclear(each, message), contents)
 
     def _is_global(self, race: Finding) -> bool:
         """Whether a race is between loads, stores or atomics of global memory, of which nothing is known anyway."""
@@ -222,8 +224,11 @@ class Seen:
                     _as_unclear(race, f"other orders of what races are not followed: {race.message}")
                 )
 
-    def _note(self, finding: Finding, open_: Finding) -> None:
-        names = _left_open(finding, self._code.get((finding.line, finding.column)), waits=self._waits)
+    def _note(self, finding: Finding, open_: Finding, contents: Contents) -> None:
+        instruction = self._code.get((finding.line, finding.column))
+        if _strays(finding) and instruction is not None and contents.boxes.harmless(instruction):
+            return
+        names = _left_open(finding, instruction, waits=self._waits)
         for name in names:
             self.unclear[name].append(open_)
         if len(names) == len(RULES):
@@ -263,7 +268,7 @@ def _left_open(finding: Finding, instruction: Instruction | None, *, waits: bool
     if finding.rule not in ENDS and _breaks(finding, None):
         return frozenset(name for name in RULES if _breaks(finding, name))
     access = None if instruction is None else instruction.traits.access
-    if finding.rule != UNDEFINED or finding.values.get("use") != ADDRESS or instruction is None or access is None:
+    if not _strays(finding) or instruction is None or access is None:
         return frozenset(RULES)
     spaces = set(instruction.traits.spaces)
     if spaces and spaces <= {"local", "const"}:
@@ -276,6 +281,11 @@ def _breaks(finding: Finding, name: str | None) -> bool:
     """Whether a finding breaks a property, or any."""
     rules = RULES[name] if name is not None else frozenset().union(*RULES.values())
     return finding.rule in rules and finding.severity != "note"
+
+
+def _strays(finding: Finding) -> bool:
+    """Whether a finding is of an address that nobody knows."""
+    return finding.rule == UNDEFINED and finding.values.get("use") == ADDRESS
 
 
 def _unclear(finding: Finding) -> Finding | None:

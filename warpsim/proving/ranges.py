@@ -386,6 +386,8 @@ def answers_within(
                     suspects.append(asked.inputs(model))
                     why = "a counterexample was found that no launch confirms"
                 left.append(_unclear(state, instruction, why))
+                if not ranges:
+                    break  # launches have said what else is open
         found.append(Answer(name, Verdict.UNKNOWN if left else Verdict.PROVED, tuple(dict.fromkeys(left))))
     return tuple(found), suspects
 
