@@ -98,7 +98,7 @@ def test_failures_and_what_does_not_fit():
     outside = "add.s64 %rd7, %rd7, 4096; mov.f32 %f3, %f1;"
 
     assert "B (two) fails" in equal(kernel(FUSED), kernel(outside, "two"), 1, 64, args).text
-    with pytest.raises(LaunchError, match="A, one, has 3 parameters; 2 are given"):
+    with pytest.raises(LaunchError, match="A, one, takes 3 arguments, not 2"):
         equal(kernel(FUSED), kernel(FUSED), 1, 64, args[:2])
     with pytest.raises(LaunchError, match="order"):
         equal(kernel(FUSED), kernel(FUSED), 1, 64, args, order=[0, 1, 3])
@@ -388,7 +388,7 @@ def test_a_recorded_case():
     swapped = warpsim.load(swapped.replace("[y]", "[saxpy_param_3]"))["saxpy"]
     assert equal_case("programs/saxpy", swapped, order=[0, 1, 3, 2])
     assert not equal_case("programs/saxpy", swapped)
-    with pytest.raises(LaunchError, match="B, saxpy, has 4 parameters; 3 are given"):
+    with pytest.raises(LaunchError, match="B, saxpy, takes 4 arguments, not 3"):
         equal_case("programs/saxpy", rounded, order=[0, 1, 2])
 
 

@@ -187,7 +187,7 @@ def equal(
     for name, (each, its_grid, its_block, its_order) in zip("AB", given, strict=True):
         if len(its_order) != len(each.params):
             raise LaunchError(
-                f"{name}, {each.name}, has {plural(len(each.params), 'parameter')}; {len(its_order)} are given"
+                f"{name}, {each.name}, takes {plural(len(each.params), 'argument')}, not {len(its_order)}"
             )
         printed: list[str] = []
         made = Device(gpu[0], numerics=gpu[1], stdout=printed.append)
@@ -233,7 +233,7 @@ def equal_case(
     if any(not 0 <= place < count for place in places):
         raise LaunchError(f"order {list(places)} names parameters that are not there: there are {count}")
     if len(places) != len(other.params):
-        raise LaunchError(f"B, {other.name}, has {plural(len(other.params), 'parameter')}; {len(places)} are given")
+        raise LaunchError(f"B, {other.name}, takes {plural(len(other.params), 'argument')}, not {len(places)}")
     gpu = (device.target, device.numerics) if device is not None else (found.target, "exact")
     text = other.module.source, other.module.program.file
     its = attrs.evolve(found, source=text, description={**found.description, "entry": other.name})
