@@ -6,7 +6,6 @@ import functools
 import operator
 from collections.abc import Callable
 
-import ml_dtypes
 import numpy as np
 
 from warpsim.isa.ports import Lanes
@@ -23,7 +22,7 @@ _TYPES = ".type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, 
 _HALF = ".type = { .f16, .bf16 };"
 _PACKED = ".type = { .f16x2, .bf16x2 };"
 _GATES = {"f16": (53, (4, 2)), "f16x2": (53, (4, 2)), "bf16": (90, (7, 8)), "bf16x2": (90, (7, 8))}
-_INTEGER: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
+INTEGER: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
     "eq": operator.eq,
     "ne": operator.ne,
     "lt": operator.lt,
@@ -42,7 +41,7 @@ def _ordered(a: Lanes, b: Lanes) -> Lanes:
 
 
 _FLOATING: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
-    **_INTEGER,
+    **INTEGER,
     "ne": lambda a, b: (a < b) | (a > b),
     "equ": lambda a, b: ~((a < b) | (a > b)),
     "neu": np.not_equal,
@@ -53,7 +52,6 @@ _FLOATING: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
     "num": _ordered,
     "nan": lambda a, b: ~_ordered(a, b),
 }
-_HALVES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
 
 def _legal(op: Op) -> str | None:
@@ -62,7 +60,7 @@ def _legal(op: Op) -> str | None:
         return f".{op.cmp} does not compare untyped bits"
     if type.kind != "u" and op.cmp in ("lo", "ls", "hi", "hs"):
         return f".{op.cmp} is for unsigned types"
-    if type.kind in "us" and op.cmp not in _INTEGER:
+    if type.kind in "us" and op.cmp not in INTEGER:
         return f".{op.cmp} is for floating-point types"
     if op.ftz and type.name not in ("f32", "f16", "f16x2"):
         return ".ftz is for .f32 and .f16"
@@ -72,7 +70,7 @@ def _legal(op: Op) -> str | None:
 def compare(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> Lanes:
     """Compare a and b per lane. With a NaN, ordered comparisons are false and unordered ones (ending in u) true."""
     if type.kind != "f":
-        return _INTEGER[op.cmp](a, b)
+        return INTEGER[op.cmp](a, b)
     if op.ftz:
         a, b = flush_subnormal(a), flush_subnormal(b)
     return _FLOATING[op.cmp](a, b)
@@ -90,9 +88,11 @@ def _of_bf16(op: Op) -> bool:
     return "bf16" in op.modifiers or "bf16x2" in op.modifiers
 
 
-def combine(name: str, t: Lanes, c: Lanes) -> Lanes:
-    """A Boolean operator by its PTX name."""
-    return t & c if name == "and" else t | c if name == "or" else t ^ c
+def combine(op: Op, t: Lanes, c: Lanes | None) -> Lanes:
+    """A result combined with c, if that is given."""
+    if c is None:
+        return t
+    return t & c if op.bool == "and" else t | c if op.bool == "or" else t ^ c
 
 
 _setp = functools.partial(
@@ -117,8 +117,7 @@ _setp = functools.partial(
 )
 def setp(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """p = a compared with b, combined with c if given."""
-    t = compare(op, op.type, a, b)
-    return t if c is None else combine(op.bool, t, c)
+    return combine(op, compare(op, op.type, a, b), c)
 
 
 @_setp(
@@ -131,7 +130,7 @@ def setp(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
 def setp_two(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
     """p = a compared with b, q = the opposite, both combined with c if given."""
     t = compare(op, op.type, a, b)
-    return (t, ~t) if c is None else (combine(op.bool, t, c), combine(op.bool, ~t, c))
+    return combine(op, t, c), combine(op, ~t, c)
 
 
 @_setp(
@@ -159,7 +158,7 @@ def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes
 def setp_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
     """p compares the lower halves, q the upper ones, both combined with c if given."""
     low, high = compare_packed(op, op.type, a, b)
-    return (low, high) if c is None else (combine(op.bool, low, c), combine(op.bool, high, c))
+    return combine(op, low, c), combine(op, high, c)
 
 
 _SET = f"""
@@ -177,7 +176,7 @@ def _integers_of_halves(op: Op) -> Gate | None:
 
 
 def _legal_set(op: Op) -> str | None:
-    half = op.stype.name in _HALVES
+    half = op.stype.name in ("f16", "bf16")
     if op.dtype.name in ("u16", "s16") and not half:
         return f"a .{op.dtype.name} result is for .f16 and .bf16 operands"
     if half and (op.dtype.name == "f32" or (op.dtype.name, op.stype.name) == ("f16", "bf16")):
@@ -198,9 +197,7 @@ def _legal_set(op: Op) -> str | None:
 )
 def set_(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """All ones (or 1.0) where the comparison, combined with c if given, is true; else 0."""
-    t = compare(op, op.stype, a, b)
-    if c is not None:
-        t = combine(op.bool, t, c)
+    t = combine(op, compare(op, op.stype, a, b), c)
     dtype = op.dtype.dtype
     return np.where(t, np.array(_TRUE[op.dtype.kind]).astype(dtype), dtype.type(0))
 
@@ -227,9 +224,7 @@ def set_(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
 def set_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """Compare each pair of halves, with a 16-bit result: all ones, or 1.0 in the packed type."""
     one = np.uint32({"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(op.dtype.name, 0xFFFF))
-    low, high = compare_packed(op, op.stype, a, b)
-    if c is not None:
-        low, high = combine(op.bool, low, c), combine(op.bool, high, c)
+    low, high = (combine(op, t, c) for t in compare_packed(op, op.stype, a, b))
     return np.where(low, one, np.uint32(0)) | np.where(high, one << np.uint32(16), np.uint32(0))
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 
+from warpsim.isa.compare import INTEGER
 from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Traits
@@ -179,17 +179,7 @@ def vset(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """1 where the comparison is true, else 0; combined with c or merged into it."""
     ta = integer.select(a, op.selectors.get("a"), signed=op.atype.signed)
     tb = integer.select(b, op.selectors.get("b"), signed=op.btype.signed)
-    return _finish(op, _COMPARE[op.cmp](ta, tb).astype(np.int64), c, signed=op.atype.signed, saturate=False)
-
-
-_COMPARE: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
+    return _finish(op, INTEGER[op.cmp](ta, tb).astype(np.int64), c, signed=op.atype.signed, saturate=False)
 
 
 # ---- SIMD ---------------------------------------------------------------------------------------
@@ -264,7 +254,7 @@ _SET = """
 def vset_simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """1 for each pair where the comparison is true; merged into c, or counted and added to it."""
     width, xs, ys = _elements(op, a, b)
-    parts = [_COMPARE[op.cmp](x, y).astype(np.int64) for x, y in zip(xs, ys, strict=True)]
+    parts = [INTEGER[op.cmp](x, y).astype(np.int64) for x, y in zip(xs, ys, strict=True)]
     return _gather(op, parts, c, width)
 
 
