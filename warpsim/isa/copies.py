@@ -8,7 +8,7 @@ import numpy as np
 
 from warpsim.isa.atomics import Reduction, unflushed
 from warpsim.isa.ports import Address, AsyncGroupsPort, BulkPort, Elements, Lanes, ObjectsPort, constant_of
-from warpsim.isa.spec import Gate, LowBits, Op, PerOp, TypeRule, instruction
+from warpsim.isa.spec import Gate, LowBits, Op, PerOp, TypeRule, instruction, vector_size
 from warpsim.isa.traits import Access, Asynchronous, Family, Order, Stage, Traits
 from warpsim.layout import mbarriers
 from warpsim.layout.tensor_map import GATHER4, SCATTER4, WIDE
@@ -490,7 +490,7 @@ def mbarrier_arrive(op: Op, address: Address, *, async_groups: AsyncGroupsPort, 
     """,
     anchor="data-movement-and-conversion-instructions-st-async",
     spaces={"address": {"shared"}, "bar": {"shared"}},
-    legal=lambda op: "at most 128 bits are stored" if int((op.vec or "v1")[1:]) * op.type.bits > 128 else None,
+    legal=lambda op: "at most 128 bits are stored" if vector_size(op) * op.type.bits > 128 else None,
     needs=(90, (8, 1)),
     gates={"b128": (90, (9, 2))},
     traits=Traits(access=Access.STORE, asynchronous=Asynchronous(Family.REMOTE)),

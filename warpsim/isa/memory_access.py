@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort, Registers, ReportPort, constant_of, first_of
-from warpsim.isa.spec import Gate, Op, instruction
+from warpsim.isa.spec import Gate, Op, instruction, vector_size
 from warpsim.isa.traits import Access, Traits
 from warpsim.numerics import convert
 from warpsim.types import TYPES
@@ -80,12 +80,6 @@ GATES = {
 """Minimum target and PTX version of modifiers."""
 
 
-def vector_size(op: Op) -> int:
-    """Number of elements of the .vec modifier."""
-    vec = op.get("vec")
-    return int(vec[1:]) if vec else 1
-
-
 def space_of(op: Op) -> str:
     """The state space of an instruction, or "" for generic."""
     return op.get("space") or ("global" if op.get("global") else "")
@@ -147,13 +141,12 @@ _options = functools.partial(
     _access,
     relaxed=True,
     types={"cache_policy": ".u64"},
-    vectors={"d": vector_size, "b": vector_size},
     gates=GATES,
     gate=_local_volatile,
 )
 
 
-_READONLY = functools.partial(_access, relaxed=True, vectors={"d": vector_size}, gates=GATES, traits=_loads)
+_READONLY = functools.partial(_access, relaxed=True, gates=GATES, traits=_loads)
 
 
 @_READONLY("ld.proxy::readonly{.global}.vec.type d, [a];" + WIDE, needs=(100, (9, 4)), legal=_illegal_wide)

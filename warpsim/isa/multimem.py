@@ -11,7 +11,7 @@ import functools
 from warpsim.isa import copies
 from warpsim.isa.atomics import Reduction, atomic, unflushed
 from warpsim.isa.ports import Address, BulkPort, Elements, Lanes, MemoryPort
-from warpsim.isa.spec import LowBits, Op, instruction
+from warpsim.isa.spec import LowBits, Op, instruction, vector_size
 from warpsim.isa.traits import Access, Asynchronous, Family, Traits
 from warpsim.types import ScalarType
 
@@ -31,10 +31,6 @@ _OF_INTEGERS = {
 }
 
 
-def _size(op: Op) -> int:
-    return int(op.vec[1:]) if op.vec else 1
-
-
 def _checked_as(op: Op) -> str | None:
     """Values of bf16 are loaded into and stored from any registers of their size."""
     return {"bf16": ".b16", "bf16x2": ".b32"}.get(op.htype.name)
@@ -50,11 +46,11 @@ def _legal(op: Op) -> str | None:
     if type.kind in "us" or type.name in ("b32", "b64"):
         allowed = _OF_INTEGERS.get(name, ()) if name else ("b32", "b64", "u32", "u64", "s32", "s64")
         return None if type.name in allowed else f".{name} takes {', '.join('.' + t for t in allowed)}"
-    if type.bits * _size(op) > 128 or (type.bits == 64 and op.vec):
+    if type.bits * vector_size(op) > 128 or (type.bits == 64 and op.vec):
         return "a vector has at most 128 bits"
     if not op.vec and type.bits < 32:
         return f"a single .{type.name} is too small: .{type.name}x2, or a vector"
-    if type.bits * _size(op) < 32:
+    if type.bits * vector_size(op) < 32:
         return "a vector has at least 32 bits"
     if "acc::f16" in op.modifiers and name != "add":
         return ".acc::f16 goes with .add"
@@ -90,7 +86,7 @@ _LOADS = """
 )
 def multimem_ld_reduce(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
     """d = the reduction over all copies of the value at a."""
-    count = _size(op)
+    count = vector_size(op)
     values = memory.load("global", a, _type(op), count)
     return values if count > 1 else values[0]
 

@@ -110,6 +110,12 @@ class Op:
         return f"Op({self.text})"
 
 
+def vector_size(op: Op) -> int:
+    """Number of elements of the .vec modifier."""
+    vec = op.get("vec")
+    return int(vec[1:]) if vec else 1
+
+
 @frozen
 class OperandSpec:
     """One operand of a form. ``kind``: value, address, sink, carry (never written), target, tlist, fname, ret_list,

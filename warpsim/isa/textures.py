@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.isa.atomics import update_of
 from warpsim.isa.ports import Address, Lanes, TexturePort
-from warpsim.isa.spec import Function, Op, instruction
+from warpsim.isa.spec import Function, Op, instruction, vector_size
 from warpsim.layout.textures import FORMATS, Fields
 from warpsim.types import ScalarType
 
@@ -233,7 +233,6 @@ _SURFACE = ".geom = { .1d, .2d, .3d, .a1d, .a2d };  .clamp = { .trap, .clamp, .z
     """,
     anchor="surface-instructions-suld",
     types={"d": "dtype"},
-    vectors={"d": lambda op: int(op.vec[1:]) if op.vec else 1},
     repeated=("d",),
     spaces={"a": {"surfref"}},
     legal=_starts("b", lambda op: "a vector has at most 128 bits" if op.vec == "v4" and op.dtype.bits == 64 else None),
@@ -241,7 +240,7 @@ _SURFACE = ".geom = { .1d, .2d, .3d, .a1d, .a2d };  .clamp = { .trap, .clamp, .z
 )
 def suld(op: Op, a: Address, *, textures: TexturePort) -> Lanes | tuple[Lanes, ...]:
     """d = what lies at a byte offset and a row of the surface."""
-    count = int(op.vec[1:]) if op.vec else 1
+    count = vector_size(op)
     found = textures.load(op.geom, a, op.dtype.name, count, op.clamp)
     return found if count > 1 else found[0]
 
@@ -253,7 +252,7 @@ def suld(op: Op, a: Address, *, textures: TexturePort) -> Lanes | tuple[Lanes, .
     """,
     anchor="surface-instructions-sust",
     types={"c": "ctype"},
-    vectors={"c": lambda op: int(op.vec[1:]) if op.vec else 1},
+    vectors={"c": "vec"},
     repeated=("c",),
     spaces={"a": {"surfref"}},
     legal=_starts("b", lambda op: "a vector has at most 128 bits" if op.vec == "v4" and op.ctype.bits == 64 else None),
@@ -268,7 +267,7 @@ def sust(op: Op, a: Address, c: Lanes | tuple[Lanes, ...], *, textures: TextureP
     f"sust.p.geom{{.vec}}.b32.clamp [a, coordinates], c; {_SURFACE} .vec = {{ .v2, .v4 }};",
     anchor="surface-instructions-sust",
     types={"c": ".b32"},
-    vectors={"c": lambda op: int(op.vec[1:]) if op.vec else 1},
+    vectors={"c": "vec"},
     repeated=("c",),
     spaces={"a": {"surfref"}},
     legal=_starts("p"),
