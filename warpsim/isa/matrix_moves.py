@@ -7,6 +7,7 @@ The text has no figures for the byte forms; their layouts are those that CUTLASS
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -38,6 +39,12 @@ _ldmatrix = functools.partial(
 )
 
 
+def _rows(op: Op, p: Lanes, memory: MemoryPort, rows: int = 8, words: int = 4) -> Iterator[Words]:
+    """The words of each matrix, by rows whose addresses its lanes give."""
+    for first in range(0, rows * _count(op), rows):
+        yield memory.read_words(op.space or "", p[:, first : first + rows], words)
+
+
 def _formats_in_order(op: Op) -> str | None:
     words = op.modifiers
     if op.source and words.index("b8x16") > words.index(op.source):
@@ -55,11 +62,7 @@ def _formats_in_order(op: Op) -> str | None:
 )
 def ldmatrix(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     """Load 8x8 matrices of 16-bit elements; lanes 8i to 8i+7 give the row addresses of matrix i."""
-    out = []
-    for number in range(_count(op)):
-        words = memory.read_words(op.space or "", p[:, 8 * number : 8 * number + 8], 4)
-        out.append(_transposed(words) if op.trans else _straight(words))
-    return tuple(out)
+    return tuple([_transposed(words) if op.trans else _straight(words) for words in _rows(op, p, memory)])
 
 
 @_ldmatrix(
@@ -68,16 +71,12 @@ def ldmatrix(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     .shape = { .m8n16 };  .num = { .x1, .x2, .x4 };  .space = { .shared, .shared::cta };
     .source = { .b6x16_p32, .b4x16_p64 };
     """,
-    needs=(_BYTES[0], _BYTES[1]),
+    needs=_BYTES,
     legal=_formats_in_order,
 )
 def ldmatrixunpacked(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     """Load 8x16 matrices of 6-bit or 4-bit elements, each into the low bits of a byte."""
-    out = []
-    for number in range(_count(op)):
-        words = memory.read_words(op.space or "", p[:, 8 * number : 8 * number + 8], 4)
-        out.append(_straight(unpacked(words, op.source)))
-    return tuple(out)
+    return tuple([_straight(unpacked(words, op.source)) for words in _rows(op, p, memory)])
 
 
 @_ldmatrix(
@@ -89,11 +88,9 @@ def ldmatrixunpacked(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ..
 )
 def ldmatrix_signed(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     """Load 8x16 matrices of signed 4-bit elements, each extended to a byte; a row has 8 bytes."""
-    out = []
-    for number in range(_count(op)):
-        rows = memory.read_words(op.space or "", p[:, 8 * number : 8 * number + 8], 2)
-        low = np.uint32(0x08080808)
-        words = [word | (word & low) * np.uint32(0x1E) for word in unpacked(rows, "b4x16_p64")]
+    sign, out = np.uint32(0x08080808), []
+    for packed in _rows(op, p, memory, words=2):
+        words = [word | (word & sign) * np.uint32(0x1E) for word in unpacked(packed, "b4x16_p64")]
         out.append(_straight(tuple(words)))
     return tuple(out)
 
@@ -105,14 +102,13 @@ def ldmatrix_signed(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...
     .shape = { .m16n16 };  .num = { .x1, .x2 };  .space = { .shared, .shared::cta };
     .source = { .b6x16_p32, .b4x16_p64 };
     """,
-    needs=(_BYTES[0], _BYTES[1]),
+    needs=_BYTES,
     legal=_formats_in_order,
 )
 def ldmatrix_bytes(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     """Load 16x16 matrices of bytes, transposed; lanes 16i to 16i+15 give the row addresses of matrix i."""
     out: tuple[Lanes, ...] = ()
-    for number in range(_count(op)):
-        words = memory.read_words(op.space or "", p[:, 16 * number : 16 * number + 16], 4)
+    for words in _rows(op, p, memory, rows=16):
         out += _transposed_bytes(unpacked(words, op.source) if op.source else words)
     return out
 
