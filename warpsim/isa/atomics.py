@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import attrs
 import numpy as np
@@ -96,6 +96,11 @@ def _illegal(op: Op) -> str | None:
 
 def _vector_illegal(op: Op) -> str | None:
     return None if op.type.bits * vector_size(op) <= 128 else "a vector has at most 128 bits"
+
+
+def takes(operation: str, type: ScalarType, allowed: Collection[str]) -> str | None:
+    """What is wrong with the type of a reduction that takes some types only."""
+    return None if type.name in allowed else f".{operation} takes {', '.join(f'.{name}' for name in allowed)}"
 
 
 def unflushed(op: Op) -> Gate | None:
