@@ -9,11 +9,10 @@ import re
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from warpsim.cli.dap.places import Places, Respond
 from warpsim.cli.dap.protocol import Body
-from warpsim.cli.debug.console import abridged, format_of, plain, short, show
+from warpsim.cli.debug.console import format_of, one_line, plain, short, show
 from warpsim.cli.debug.shell import Shell
 from warpsim.debug import DebugError
 from warpsim.debug import expressions as ex
@@ -44,6 +43,14 @@ class Values:
     def _reference(self, children: Children) -> int:
         self._children[len(self._children) + 1] = children
         return len(self._children)
+
+    def _referred(self, given: Body) -> list[Body]:
+        """The children of what a request refers to."""
+        self.live()
+        children = self._children.get(int(given["variablesReference"]))
+        if children is None:
+            raise DebugError("the launch has moved on")
+        return children()
 
     def on_scopes(self, given: Body, respond: Respond) -> None:
         """List the scopes of a frame: registers of the warp and of the lane, variables, special registers."""
@@ -82,10 +89,7 @@ class Values:
 
     def on_variables(self, given: Body, respond: Respond) -> None:
         """List the children of a scope or array."""
-        children = self._children.get(int(given["variablesReference"]))
-        if children is None:
-            raise DebugError("the launch has moved on")
-        found = children()
+        found = self._referred(given)
         start, count = int(given.get("start") or 0), int(given.get("count") or 0)
         respond({"variables": found[start : start + count] if count else found[start:]})
 
@@ -129,7 +133,7 @@ class Values:
         for name in SPECIALS:
             if name.split(".")[0] in ("tid", "ctaid", "ntid", "nctaid") and not name.endswith(".w"):
                 value = self.live().evaluate(f"%{name}") if self.live().context.group is not None else np.array(0)
-                found.append(self._variable(f"%{name}", value, _one_line(value)))
+                found.append(self._variable(f"%{name}", value, one_line(value)))
         return found
 
     def _tensor_memory(self) -> list[Body]:
@@ -155,7 +159,7 @@ class Values:
     def _text(self, value: Array, of: CType | None = None) -> str:
         """A value on one line; if it is the handle of a texture, with what that is."""
         named = self.live().texture(value)
-        return _one_line(value, of) + ("" if named is None else f" <{named}>")
+        return one_line(value, of) + ("" if named is None else f" <{named}>")
 
     def _variable(self, name: str, value: Array, text: str, of: CType | None = None) -> Body:
         data = np.ma.getdata(value)
@@ -201,28 +205,27 @@ class Values:
 
     def on_setVariable(self, given: Body, respond: Respond) -> None:
         """Change a register, a variable, or one lane or element of it."""
-        session, name = self.live(), str(given["name"])
-        children = self._children.get(int(given["variablesReference"]))
-        if children is None:
-            raise DebugError("the launch has moved on")
-        target = next((str(c.get("evaluateName") or name) for c in children() if c["name"] == name), name)
-        session.set(target, str(given["value"]))
-        respond({"value": _one_line(session.evaluate(target))})
+        name = str(given["name"])
+        same = (str(c.get("evaluateName") or name) for c in self._referred(given) if c["name"] == name)
+        self._change(next(same, name), given, respond)
 
     def on_setExpression(self, given: Body, respond: Respond) -> None:
         """Change what an expression names."""
-        session, target = self.live(), str(given["expression"])
         if "frameId" in given:
             self.places.look_at_frame(int(given["frameId"]))
-        session.set(target, str(given["value"]))
-        respond({"value": _one_line(session.evaluate(target))})
+        self._change(str(given["expression"]), given, respond)
+
+    def _change(self, target: str, given: Body, respond: Respond) -> None:
+        """Set what an expression names to the value that a request has; respond with the new one."""
+        self.live().set(target, str(given["value"]))
+        respond({"value": one_line(self.live().evaluate(target))})
 
     def message(self, text: str) -> str:
         """The message of a logpoint: each {EXPRESSION} in it stands for its value."""
 
         def value(found: re.Match[str]) -> str:
             try:
-                return _one_line(self.live().evaluate(found[1]))
+                return one_line(self.live().evaluate(found[1]))
             except DebugError as problem:
                 return f"({str(problem).splitlines()[0]})"
 
@@ -312,12 +315,6 @@ class Values:
         respond(
             {"exceptionId": finding.rule, "description": describe(finding), "breakMode": "always", "details": details}
         )
-
-
-def _one_line(value: ArrayLike, of: CType | None = None) -> str:
-    if isinstance(value, np.ma.MaskedArray) and value.ndim == 1 and value.dtype.names is None:
-        return short(value)
-    return abridged(value, of)
 
 
 def _away(mask: Array) -> bool:

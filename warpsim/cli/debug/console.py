@@ -318,6 +318,13 @@ def short(value: Array) -> str:
     return ", ".join(texts[:4]) + f" .. {texts[-1]}"
 
 
+def one_line(value: ArrayLike, of: CType | None = None) -> str:
+    """Format a value on one line: a register in short, anything else abridged."""
+    if isinstance(value, np.ma.MaskedArray) and value.ndim == 1 and value.dtype.names is None:
+        return short(value)
+    return abridged(value, of)
+
+
 def equation(name: str, value: str) -> str:
     """Format ``name = value``; a table goes below its name."""
     return f"{name} ={value}" if value.startswith("\n") else f"{name} = {value}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from warpsim.cli.debug.console import Console, abridged, short
+from warpsim.cli.debug.console import Console, one_line
 from warpsim.cli.debug.table import command
 from warpsim.debug import DebugError
 from warpsim.debug import expressions as ex
@@ -54,14 +54,12 @@ class Naming:
         while isinstance(base, (ex.Index, ex.Field)):
             base = base.base
         symbol = context.symbol(base.text) if isinstance(base, ex.Name) else None
+        known = f"  (from {symbol.known})" if symbol is not None and symbol.known not in ("", "PTX") else ""
         if symbol is not None and base is node:
-            return symbol.type, f"  (from {symbol.known})" if symbol.known not in ("", "PTX") else ""
+            return symbol.type, known
         value = context.evaluate(node)
         if value.type is not None:
-            return value.type, f"  (from {symbol.known})" if symbol is not None and symbol.known not in (
-                "",
-                "PTX",
-            ) else ""
+            return value.type, known
         register, at = context.register(text), context.lvalue(node)
         type = register.type if register is not None else at.type if at is not None else None
         if type is None:
@@ -96,8 +94,7 @@ class NamingInfos:
         for symbol in symbols:
             try:
                 value, of = self.session.context.typed(symbol.name)
-                by_lane = isinstance(value, np.ma.MaskedArray) and value.ndim == 1 and value.dtype.names is None
-                shown = short(value) if by_lane else abridged(value, of)
+                shown = one_line(value, of)
                 if of is None and np.ndim(value) == 0 and value >= 1 << 32:  # an address
                     shown = hex(int(value))
             except DebugError as problem:

@@ -181,7 +181,8 @@ class Shell:
     @command("talk", "WORD", looks=True)
     def do_apropos(self, text: str) -> None:
         """List the commands whose help has WORD in it."""
-        every = [*self.commands.values(), *(_named(each) for each in self.infos.values())]
+        infos = [attrs.evolve(each, name=f"info {each.name}") for each in self.infos.values()]
+        every = [*self.commands.values(), *infos]
         found = (f"  {each.line()}" for each in every if text.lower() in f"{each.name} {each.help}".lower())
         self.console.say_all(found, f"No command has {text!r} in its help.")
 
@@ -249,7 +250,3 @@ class Shell:
             variables = [symbol.name for symbol in self.session.variables()]
             return [r.name for r in registers if not r.hidden] + variables + [*self.session.kept.named]
         return []
-
-
-def _named(each: Command) -> Command:
-    return attrs.evolve(each, name=f"info {each.name}")

@@ -110,18 +110,11 @@ class Sources:
         last = min(max(last, first + 2 * AROUND) if named is not None else last, len(lines))
         calls = self.session.where()
         call = calls[self.session.frame] if calls else None
-        ptx = file == program.file
-        here = (
-            None
-            if call is None
-            else call.line
-            if ptx
-            else call.source[1]
-            if call.source and call.source[0] == file
-            else None
-        )
-        if call is None and ptx:
-            here = self.session.stop.line
+        ptx, here = file == program.file, None
+        if ptx:
+            here = self.session.stop.line if call is None else call.line
+        elif call is not None and call.source and call.source[0] == file:
+            here = call.source[1]
         sources = {i.span.line: i.source for i in self.session.code} if ptx else {}
         shown: tuple[str, int] | None = None
         for number in range(first, last + 1):
