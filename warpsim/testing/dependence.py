@@ -15,6 +15,7 @@ from warpsim.machine.state.transfers import BoxStore, RunStore, Transfer, Which
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 from warpsim.numerics.arrays import Array
 from warpsim.observe.accuracy_memory import moved
+from warpsim.testing.origins import batch_column
 from warpsim.testing.replaying import cuda_lines
 
 RUNS = 128
@@ -71,7 +72,7 @@ class Reader(Watcher):
         """Loads and atomics."""
         if self.found is None and access.allocation is not None and access.kind != WRITE:
             hit = (access.places <= self.address) & (self.address < access.places + access.nbytes)
-            mine = np.isin(group.selection.positions % machine.batch.shape.n_ctas, self._columns(machine))
+            mine = group.selection.positions % machine.batch.shape.n_ctas == batch_column(machine, self.cta)
             hit = np.broadcast_to(hit if access.active is None else hit & access.active, mine.shape) & mine
             if hit.any():
                 _, warp, lanes = locate(machine.launch, machine.batch, group, hit)
@@ -85,19 +86,13 @@ class Reader(Watcher):
         if self.found is not None or found is None or isinstance(transfer.work, RunStore | BoxStore):
             return
         address, _, columns, size = found
-        hit = np.flatnonzero(
-            (address <= self.address) & (self.address < address + size) & np.isin(columns, self._columns(machine))
-        )
+        mine = columns == batch_column(machine, self.cta)
+        hit = np.flatnonzero((address <= self.address) & (self.address < address + size) & mine)
         if len(hit):
             at = int(hit[0]) if len(address) == len(which) else 0
             thread, _ = divmod(int(transfer.positions[which][at]), machine.batch.shape.n_ctas)
             instruction = transfer.place or group.instruction
             self.found = finding_at(machine.launch, instruction), thread >> 5, thread & 31
-
-    def _columns(self, machine: Machine) -> Array:
-        gx, gy, _ = machine.launch.grid
-        x, y, z = self.cta
-        return np.flatnonzero(machine.batch.ctas == x + gx * (y + gy * z))
 
     def lines(self, what: str) -> list[str]:
         """As the end of an explanation, which says ``what`` happens here."""

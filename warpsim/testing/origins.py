@@ -36,7 +36,7 @@ FOREVER = 1 << 62
 Cta = tuple[int, int, int]
 
 
-def _column(machine: Machine, cta: Cta) -> int:
+def batch_column(machine: Machine, cta: Cta) -> int:
     """The number of a CTA in the batch; -1 if it is in another."""
     found = machine.column_of(cta)
     return -1 if found is None else found
@@ -45,7 +45,7 @@ def _column(machine: Machine, cta: Cta) -> int:
 def _lanes(machine: Machine, group: Group, cta: Cta) -> tuple[Array, Array]:
     """The threads of a group that belong to a CTA: where they stand in the group, and their numbers in the CTA."""
     positions, count = group.selection.positions.reshape(-1), machine.batch.shape.n_ctas
-    at = np.flatnonzero(positions % count == _column(machine, cta))
+    at = np.flatnonzero(positions % count == batch_column(machine, cta))
     return at, positions[at] // count
 
 
@@ -218,7 +218,7 @@ class Steps(Watcher):
         shape = warps.n, access.places.shape[1], warps.m
         places, ctas = np.broadcast_to(access.places, shape), np.broadcast_to(warps.ctas, (warps.n, warps.m))
         if step is not None:
-            column, thread = _column(machine, self.cta), warps.first_thread >> 5 == self.warp
+            column, thread = batch_column(machine, self.cta), warps.first_thread >> 5 == self.warp
             which = np.argwhere((ctas == column) & thread[:, None])
             step[0].space = "shared"
             step[0].rows += places[which[0][0], :, which[0][1]].tolist() if len(which) else []
@@ -240,7 +240,7 @@ class Steps(Watcher):
         to_global = isinstance(transfer.work, RunStore | BoxStore)
         if self.wanted.space != ("global" if to_global else "shared"):
             return
-        place, column = self.wanted.place, _column(machine, self.wanted.cta)
+        place, column = self.wanted.place, batch_column(machine, self.wanted.cta)
         there = address if to_global else start
         hit = np.flatnonzero((there <= place) & (place < there + size) & (to_global | (columns == column)))
         if len(hit):
@@ -257,13 +257,13 @@ class Steps(Watcher):
         wanted = self.wanted
         if wanted is None or space != wanted.space or self.moment >= wanted.before:
             return False
-        return space == "global" or _column(machine, wanted.cta) >= 0
+        return space == "global" or batch_column(machine, wanted.cta) >= 0
 
     def _hit(self, machine: Machine, access: MemoryAccess) -> Array:
         assert self.wanted is not None
         hit = (access.places <= self.wanted.place) & (self.wanted.place < access.places + access.nbytes)
         if self.wanted.space == "shared":
-            hit = hit & (access.columns == _column(machine, self.wanted.cta))
+            hit = hit & (access.columns == batch_column(machine, self.wanted.cta))
         return hit if access.active is None else hit & access.active
 
     def _adds(self, group: Group, hit: Array) -> bool:
