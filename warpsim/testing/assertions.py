@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -15,7 +16,7 @@ from warpsim.host.cases import Comparison
 from warpsim.host.device import Device
 from warpsim.host.kernel import LaunchResult
 from warpsim.host.options import Dim
-from warpsim.host.recipes import name_of
+from warpsim.host.recipes import Recipe, name_of
 from warpsim.numerics import matrix
 from warpsim.numerics.arrays import Array
 from warpsim.testing.differences import explain
@@ -23,6 +24,15 @@ from warpsim.types import JsonObject
 
 Dims = Dim | tuple[Dim, Dim]
 """The dimensions of a launch, or a pair of them."""
+
+
+def fresh(argument: object, number: int = 0) -> object:
+    """An argument of a launch's own: the array of a recipe, whose seed is ``number`` greater, or a copy of an array."""
+    if isinstance(argument, Recipe):
+        return attrs.evolve(argument, seed=argument.seed + number).array()
+    if is_buffer(argument) and not isinstance(argument, bytes | np.generic):
+        return np.array(array_of(argument), order="C")
+    return argument
 
 
 def _array(value: object) -> Array:
@@ -98,10 +108,7 @@ def assert_same_as(
     __tracebackhide__ = True
     results = []
     for number, called in enumerate((kernel, other)):
-        copies = [
-            np.array(array_of(a), order="C") if is_buffer(a) and not isinstance(a, bytes | np.generic) else a
-            for a in args
-        ]
+        copies = [fresh(a) for a in args]
         called(_pair(grid, number), _pair(block, number), tuple(copies), **options)
         results.append(copies)
     for index, (a, b) in enumerate(zip(*results, strict=True)):

@@ -12,7 +12,6 @@ import numpy as np
 
 from warpsim.errors import LaunchError, WarpsimError, plural
 from warpsim.host.arguments import Arguments
-from warpsim.host.arrays import array_of, is_buffer
 from warpsim.host.cases import Case, Comparison
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
@@ -23,6 +22,7 @@ from warpsim.host.targets import runs_on
 from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
+from warpsim.testing.assertions import fresh
 from warpsim.testing.dependence import Reader, depends_alone
 from warpsim.testing.differences import explain, index_text
 from warpsim.testing.origins import Parting, Values, Way
@@ -178,23 +178,18 @@ def equal(
         LaunchError: the launch does not fit one of the kernels.
     """
     args = list(args)
-    places = tuple(range(len(args))) if order is None else tuple(order)
-    if any(not 0 <= place < len(args) for place in places):
-        raise LaunchError(f"order {list(places)} names arguments that are not there: there are {len(args)}")
+    places = _places(order, len(args), "arguments")
     gpu = (device.target, device.numerics) if device is not None else (_newer(kernel, other), "exact")
     sides = []
     given = ((kernel, grid, block, tuple(range(len(args)))), (other, other_grid or grid, other_block or block, places))
     for name, (each, its_grid, its_block, its_order) in zip("AB", given, strict=True):
-        if len(its_order) != len(each.params):
-            raise LaunchError(
-                f"{name}, {each.name}, takes {plural(len(each.params), 'argument')}, not {len(its_order)}"
-            )
+        _check_count(name, each, its_order)
         printed: list[str] = []
         made = Device(gpu[0], numerics=gpu[1], stdout=printed.append)
         sides.append(Side(name, each, its_grid, its_block, its_order, made, options, printed))
     test = Trial(sides[0], sides[1], ulps, reference)
     for number in range(max(inputs, 1)):
-        values = [_value(a, number) for a in args]
+        values = [fresh(a, number) for a in args]
         found = test.difference(values)
         if found:
             where = f"input {number + 1} of {inputs}" if inputs > 1 else ""
@@ -229,11 +224,8 @@ def equal_case(
     """
     found = Case.read(case)
     count = len(found.description["params"])
-    places = tuple(range(count)) if order is None else tuple(order)
-    if any(not 0 <= place < count for place in places):
-        raise LaunchError(f"order {list(places)} names parameters that are not there: there are {count}")
-    if len(places) != len(other.params):
-        raise LaunchError(f"B, {other.name}, takes {plural(len(other.params), 'argument')}, not {len(places)}")
+    places = _places(order, count, "parameters")
+    _check_count("B", other, places)
     gpu = (device.target, device.numerics) if device is not None else (found.target, "exact")
     text = other.module.source, other.module.program.file
     its = attrs.evolve(found, source=text, description={**found.description, "entry": other.name})
@@ -247,6 +239,19 @@ def equal_case(
     if test.difference(values):
         return test.explained(values, 1, "", values)
     return Equality(1, "equal on the recorded input", equal=True)
+
+
+def _places(order: Sequence[int] | None, count: int, what: str) -> tuple[int, ...]:
+    """Which of so many arguments or parameters the other kernel gets."""
+    places = tuple(range(count)) if order is None else tuple(order)
+    if any(not 0 <= place < count for place in places):
+        raise LaunchError(f"order {list(places)} names {what} that are not there: there are {count}")
+    return places
+
+
+def _check_count(name: str, kernel: Kernel, places: tuple[int, ...]) -> None:
+    if len(places) != len(kernel.params):
+        raise LaunchError(f"{name}, {kernel.name}, takes {plural(len(kernel.params), 'argument')}, not {len(places)}")
 
 
 @frozen(eq=False)
@@ -437,15 +442,6 @@ def _reading(side: Side | Recorded, argument: int, index: tuple[int, ...], their
 def _newer(kernel: Kernel, other: Kernel) -> str:
     targets = [runs_on(k.module.target) for k in (kernel, other)]
     return max(targets, key=lambda target: Device(target).sm)
-
-
-def _value(argument: object, number: int) -> object:
-    """An argument of an input: a recipe with another seed, or a copy."""
-    if isinstance(argument, Recipe):
-        return attrs.evolve(argument, seed=argument.seed + number).array()
-    if is_buffer(argument) and not isinstance(argument, bytes | np.generic):
-        return np.array(array_of(argument), order="C")
-    return argument
 
 
 def _shrunk(test: Trial, args: Sequence[object], values: list[object]) -> list[object]:

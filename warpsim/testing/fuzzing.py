@@ -13,14 +13,13 @@ from numpy.typing import DTypeLike
 
 from warpsim.errors import WarpsimError, describe
 from warpsim.host.arguments import Arguments
-from warpsim.host.arrays import array_of, is_buffer
 from warpsim.host.kernel import Kernel
 from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Checks, Dim
 from warpsim.host.recipes import LOGICAL, Recipe, element_type, recipe
 from warpsim.host.recording import record
 from warpsim.records import frozen
-from warpsim.testing.assertions import assert_bits_equal
+from warpsim.testing.assertions import assert_bits_equal, fresh
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -102,9 +101,8 @@ def fuzz(
     except BaseException as problem:
         if directory is not None and failing and isinstance(problem, Exception):
             _keep(kernel, failing[0], directory, checks)
-            problem.add_note(f"the launch was written to {os.fspath(directory)}") if hasattr(
-                problem, "add_note"
-            ) else None
+            if hasattr(problem, "add_note"):
+                problem.add_note(f"the launch was written to {os.fspath(directory)}")
         raise problem.with_traceback(_from_check(problem.__traceback__)) from problem.__cause__
 
 
@@ -133,8 +131,8 @@ def _check(kernel: Kernel, launch: Launch, oracle: Oracle | None, schedules: int
 def _run(kernel: Kernel, launch: Launch, checks: Checks, order: Keywords) -> tuple[Arguments, Arguments]:
     """Run a launch in some order; returns its arguments before and after."""
     __tracebackhide__ = True
-    given = tuple(_fresh(a) for a in launch.args)
-    left = tuple(_fresh(a) for a in launch.args)
+    given = tuple(fresh(a) for a in launch.args)
+    left = tuple(fresh(a) for a in launch.args)
     try:
         result = kernel(launch.grid, launch.block, left, **{"checks": checks, **launch.options, **order})
     except WarpsimError as problem:
@@ -145,16 +143,8 @@ def _run(kernel: Kernel, launch: Launch, checks: Checks, order: Keywords) -> tup
     return given, left
 
 
-def _fresh(argument: object) -> object:
-    if isinstance(argument, Recipe):
-        return argument.array()
-    if is_buffer(argument) and not isinstance(argument, bytes | np.generic):
-        return np.array(array_of(argument), order="C")
-    return argument
-
-
 def _keep(kernel: Kernel, launch: Launch, directory: str | os.PathLike[str], checks: Checks) -> None:
-    args: Arguments = [a if isinstance(a, Recipe) else _fresh(a) for a in launch.args]
+    args: Arguments = [a if isinstance(a, Recipe) else fresh(a) for a in launch.args]
     try:
         record(kernel, launch.grid, launch.block, args, directory, checks=checks, **launch.options)
     except WarpsimError:
