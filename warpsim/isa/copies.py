@@ -344,12 +344,7 @@ _OPTIONS = """
     .hint = { .L2::cache_hint };
     .prefetch = { .L2::64B, .L2::128B, .L2::256B };
 """
-_GATES = {
-    "L2::cache_hint": (80, (7, 4)),
-    "L2::64B": (80, (7, 4)),
-    "L2::128B": (80, (7, 4)),
-    "L2::256B": (80, (7, 4)),
-}
+_GATES = {f"L2::{word}": (80, (7, 4)) for word in ("cache_hint", "64B", "128B", "256B")}
 _ANCHOR = "data-movement-and-conversion-instructions-cp-async"
 
 
@@ -384,12 +379,7 @@ def cp_async(
     async_groups: AsyncGroupsPort,
 ) -> None:
     """Copy 4, 8 or 16 bytes to shared memory; bytes past src_size are zero."""
-    n = constant_of(size)
-    if (
-        src_size is not None and src_size.dtype != np.uint32
-    ):  # the form without src_size: a cache policy is in its place
-        src_size = None
-    async_groups.copy(dst, src, n, src_size)
+    async_groups.copy(dst, src, constant_of(size), src_size)
 
 
 @instruction(
