@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -81,8 +80,8 @@ def page(root: str, rows: list[tuple[str, str]]) -> str:
     from warpsim.isa import matching, spec
 
     forms = spec.forms(root)
-    meanings = dict.fromkeys(" ".join((f.function.__doc__ or "").partition("\n\n")[0].split()) for f in forms)
-    blocks = dict.fromkeys(_block(f.declared.block) for f in forms)
+    meanings = dict.fromkeys(f.purpose for f in forms)
+    blocks = dict.fromkeys(f.block for f in forms)
     targets = dict.fromkeys(
         matching.targets(need) for f in forms for need, _ in (f.declared.needs,) if need is not None
     )
@@ -110,11 +109,6 @@ Runs on {", ".join(targets) or "every target"}{"; some forms on every target" if
 | --- | --- |
 {held}
 {_example(root)}"""
-
-
-def _block(block: str) -> str:
-    lines = textwrap.dedent(block.lstrip("\n")).rstrip().replace("; ", ";\n").split("\n")
-    return "\n".join(line.strip() for line in lines if line.strip())
 
 
 def _text(text: str) -> str:

@@ -176,6 +176,17 @@ class Form:
         """The ``id`` of the section in the PTX ISA."""
         return self.declared.section
 
+    @property
+    def block(self) -> str:
+        """The whole syntax block, a statement a line."""
+        lines = self.declared.block.replace("; ", ";\n").split("\n")
+        return "\n".join(line.strip() for line in lines if line.strip())
+
+    @property
+    def purpose(self) -> str:
+        """What it does: the first paragraph of the function's docstring."""
+        return " ".join((self.function.__doc__ or "").partition("\n\n")[0].split())
+
     @cached_property
     def scope(self) -> Scope:
         """The threads that execute it together."""

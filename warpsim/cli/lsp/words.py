@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 
 import warpsim.isa  # noqa: F401  declares the instructions
 from warpsim.cli.lsp.text import NAME, Scope, Text
@@ -68,8 +67,7 @@ def instruction(spelling: str, text: Text) -> str:
     parts = [f"```ptx\n{chr(10).join(f.syntax for f in forms[:MOST])}\n```"]
     if len(forms) > MOST:
         parts[0] += f"\n\nand {len(forms) - MOST} forms more"
-    meanings = dict.fromkeys(" ".join((f.function.__doc__ or "").partition("\n\n")[0].split()) for f in forms)
-    parts += list(meanings)[:3]
+    parts += list(dict.fromkeys(f.purpose for f in forms))[:3]
     form = forms[0]
     gates = found[0].gates if found else (form.declared.needs,)
     parts.append(f"**Runs on** {_gates(gates)}{_until(form)}")
@@ -77,7 +75,7 @@ def instruction(spelling: str, text: Text) -> str:
         parts[-1] += f"; not in this module (.version {text.version[0]}.{text.version[1]}, .target {text.target})"
     known = evidence(form, spelling, int("".join(filter(str.isdigit, text.target))))
     parts.append(f"**Bits on {text.target}**: {MEANING[known.standing]} ({known.source})")
-    parts.append(f"**Syntax block**\n```ptx\n{_block(form)}\n```")
+    parts.append(f"**Syntax block**\n```ptx\n{form.block}\n```")
     parts.append(f"[PTX ISA: {form.anchor}]({MANUAL}#{form.anchor})")
     return "\n\n".join(part for part in parts if part)
 
@@ -97,12 +95,6 @@ def _gates(gates: tuple[spec.Gate, ...]) -> str:
 def _until(form: Form) -> str:
     until = form.declared.until
     return "" if until is None else f"; gone since PTX {until[1][0]}.{until[1][1]} on sm_{until[0]} and newer"
-
-
-def _block(form: Form) -> str:
-    """The syntax block of a form."""
-    lines = textwrap.dedent(form.declared.block.lstrip("\n")).rstrip().replace("; ", ";\n").split("\n")
-    return "\n".join(line.strip() for line in lines if line.strip())
 
 
 def name(word: str, text: Text, line: int, column: int) -> str:
