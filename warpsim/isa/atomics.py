@@ -99,7 +99,7 @@ def _vector_illegal(op: Op) -> str | None:
 
 
 def takes(operation: str, type: ScalarType, allowed: Collection[str]) -> str | None:
-    """What is wrong with the type of a reduction that takes some types only."""
+    """Why a reduction that takes only some types does not take this one."""
     return None if type.name in allowed else f".{operation} takes {', '.join(f'.{name}' for name in allowed)}"
 
 

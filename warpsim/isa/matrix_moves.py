@@ -40,7 +40,7 @@ _ldmatrix = functools.partial(
 
 
 def _rows(op: Op, p: Lanes, memory: MemoryPort, rows: int = 8, words: int = 4) -> Iterator[Words]:
-    """The words of each matrix, by rows whose addresses its lanes give."""
+    """The rows of each matrix, word by word; the lanes of the matrix give their addresses."""
     for first in range(0, rows * _count(op), rows):
         yield memory.read_words(op.space or "", p[:, first : first + rows], words)
 

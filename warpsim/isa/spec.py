@@ -178,7 +178,7 @@ class Form:
 
     @property
     def block(self) -> str:
-        """The whole syntax block, a statement a line."""
+        """Its syntax block, one statement to a line."""
         lines = self.declared.block.replace("; ", ";\n").split("\n")
         return "\n".join(line.strip() for line in lines if line.strip())
 

@@ -14,7 +14,7 @@ from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Matrix, Traits
 from warpsim.layout import wmma_fragments as layout
 from warpsim.layout.fragment import Fragment, extent, gather, scatter
-from warpsim.layout.wmma_fragments import BIG, SHAPES
+from warpsim.layout.wmma_fragments import SHAPES, USUAL
 from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.arrays import halves
 from warpsim.types import TYPES, ScalarType
@@ -26,7 +26,7 @@ _multiply = functools.partial(
     registers=("a", "b"),
     traits=Traits(matrix=Matrix.MULTIPLY, opaque_fragments=True),
 )
-ACCUMULATORS = {"f16": BIG, "f32": (*BIG, "m16n16k8"), "s32": (*BIG, "m8n8k32", "m8n8k128"), "f64": ("m8n8k4",)}
+ACCUMULATORS = {"f16": USUAL, "f32": (*USUAL, "m16n16k8"), "s32": (*USUAL, "m8n8k32", "m8n8k128"), "f64": ("m8n8k4",)}
 GATES = {
     **dict.fromkeys(("bf16", "tf32", "f64"), (80, (7, 0))),
     **dict.fromkeys(("s8", "u8", "s32"), (72, (6, 3))),

@@ -14,7 +14,7 @@ from warpsim.layout.drawing import Drawing
 from warpsim.layout.fragment import Fragment, Holder
 from warpsim.layout.tensor_tiles import layout_name
 from warpsim.layout.wmma_fragments import ACCUMULATOR_BITS as ACCUMULATORS
-from warpsim.layout.wmma_fragments import BIG, SHAPES
+from warpsim.layout.wmma_fragments import SHAPES, USUAL
 from warpsim.records import frozen
 
 BITS = {
@@ -198,7 +198,7 @@ def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
         d, a, b, c = types(root, words)
     if wanted not in ("c", "d"):
         if shape not in SHAPES.get(a, ()):
-            legal = ", ".join(SHAPES.get(a, BIG))
+            legal = ", ".join(SHAPES.get(a, USUAL))
             raise ValueError(f"no wmma of .{a} has the shape .{shape}; choose from {legal}")
     elif shape not in {shape for shapes in SHAPES.values() for shape in shapes}:
         raise ValueError(f".{shape} is not a shape of wmma")

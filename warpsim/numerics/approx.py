@@ -216,12 +216,12 @@ def rcp(x: Array, unit: Unit = rcp_ftz) -> Array:
 
 def rcp_factors(x: Array, unit: Unit = rcp_ftz) -> tuple[Array, Array]:
     """The factors of the last multiplication in `rcp`."""
-    k = _moderating(x)
+    k = _divisor_scale(x)
     return unit(_mul(x, k)), k
 
 
-def _moderating(x: Array) -> Array:
-    """The powers of two that take divisors to where the unit flushes neither them nor their reciprocals."""
+def _divisor_scale(x: Array) -> Array:
+    """The powers of two by which divisors are scaled, so that the unit flushes neither them nor their reciprocals."""
     size = np.abs(x)
     return np.where(size < _SMALL, np.float32(2.0**24), np.where(size > _LARGE, np.float32(0.25), np.float32(1)))
 
@@ -237,10 +237,10 @@ def sqrt(x: Array, unit: Unit = sqrt_ftz) -> Array:
 
 
 def _root(x: Array, unit: Unit, back: float) -> Array:
-    """A root, of small numbers from 2**24 times them, and scaled back."""
+    """A root; small numbers are scaled by 2**24 before, and their roots by ``back`` after."""
     small = np.abs(x) < _SMALL
-    raised = _mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))
-    return _mul(unit(raised), np.where(small, np.float32(back), np.float32(1)))
+    scaled = _mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))
+    return _mul(unit(scaled), np.where(small, np.float32(back), np.float32(1)))
 
 
 def lg2(x: Array, unit: Unit = lg2_ftz) -> Array:
@@ -289,7 +289,7 @@ def div_full(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
 
 def div_full_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
     """The factors of `div_full`."""
-    k = _moderating(b)
+    k = _divisor_scale(b)
     return unit(_mul(b, k)), _mul(a, k)
 
 

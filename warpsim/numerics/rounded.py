@@ -117,7 +117,7 @@ def _value(function: Callable[[Fraction], Fraction], x: float) -> int:
     return nearest(function(Fraction(x)))
 
 
-def _instead(unit: Callable[[Array], Array], function: Callable[[Fraction], Fraction]) -> Callable[[Array], Array]:
+def _rounding(unit: Callable[[Array], Array], function: Callable[[Fraction], Fraction]) -> Callable[[Array], Array]:
     """A unit with correctly rounded results; it handles zeros, infinities, NaNs and flushing itself."""
 
     def rounded(x: Array) -> Array:
@@ -130,10 +130,10 @@ def _instead(unit: Callable[[Array], Array], function: Callable[[Fraction], Frac
     return rounded
 
 
-rcp_ftz = _instead(approx.rcp_ftz, lambda x: 1 / x)
-rsqrt_ftz = _instead(approx.rsqrt_ftz, _rsqrt)
-sqrt_ftz = _instead(approx.sqrt_ftz, _sqrt)
-ex2_ftz = _instead(approx.ex2_ftz, _ex2)
-lg2_ftz = _instead(approx.lg2_ftz, _lg2)
-sin = _instead(approx.sin, lambda x: _turned(x, 0))
-cos = _instead(approx.cos, lambda x: _turned(x, 1))
+rcp_ftz = _rounding(approx.rcp_ftz, lambda x: 1 / x)
+rsqrt_ftz = _rounding(approx.rsqrt_ftz, _rsqrt)
+sqrt_ftz = _rounding(approx.sqrt_ftz, _sqrt)
+ex2_ftz = _rounding(approx.ex2_ftz, _ex2)
+lg2_ftz = _rounding(approx.lg2_ftz, _lg2)
+sin = _rounding(approx.sin, lambda x: _turned(x, 0))
+cos = _rounding(approx.cos, lambda x: _turned(x, 1))

@@ -27,7 +27,7 @@ Dims = Dim | tuple[Dim, Dim]
 
 
 def fresh(argument: object, number: int = 0) -> object:
-    """An argument of a launch's own: the array of a recipe, whose seed is ``number`` greater, or a copy of an array."""
+    """A launch's own copy of an argument; a recipe makes an array, with its seed increased by ``number``."""
     if isinstance(argument, Recipe):
         return attrs.evolve(argument, seed=argument.seed + number).array()
     if is_buffer(argument) and not isinstance(argument, bytes | np.generic):

@@ -37,7 +37,7 @@ Cta = tuple[int, int, int]
 
 
 def batch_column(machine: Machine, cta: Cta) -> int:
-    """The number of a CTA in the batch; -1 if it is in another."""
+    """The column of a CTA in the batch; -1 if it is in another."""
     found = machine.column_of(cta)
     return -1 if found is None else found
 
