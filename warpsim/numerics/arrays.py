@@ -111,7 +111,6 @@ def overridable(function: Function) -> Function:
     return call  # type: ignore[return-value]
 
 
-@overridable
 def distinct(values: Array) -> Array:
     """The different elements, ascending, as by `numpy.unique`, whose first call in a process imports masked arrays for 10 ms."""
     found = values.flatten()
@@ -130,6 +129,7 @@ def among(values: Array, ascending: Array) -> Array:
     return found
 
 
+@overridable
 def lookup(table: Array, index: Array) -> Array:
     """``table[index]``: the element that each lane's index names."""
     return table[index]
