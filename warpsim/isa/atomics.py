@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort
-from warpsim.isa.spec import Gate, Op, instruction, vector_size
+from warpsim.isa.spec import Gate, Op, instruction, oversized
 from warpsim.isa.traits import Access, Traits
 from warpsim.numerics import floating
 from warpsim.numerics.arrays import halves, join
@@ -94,10 +94,6 @@ def _illegal(op: Op) -> str | None:
     )
 
 
-def _vector_illegal(op: Op) -> str | None:
-    return None if op.type.bits * vector_size(op) <= 128 else "a vector has at most 128 bits"
-
-
 def takes(operation: str, type: ScalarType, allowed: Collection[str]) -> str | None:
     """Why a reduction that takes only some types does not take this one."""
     return None if type.name in allowed else f".{operation} takes {', '.join(f'.{name}' for name in allowed)}"
@@ -112,7 +108,7 @@ _options = functools.partial(instruction, types={"cache_policy": ".u64"}, gates=
 _atom = functools.partial(_options, anchor=_ATOM, sinks=("d",), traits=_ATOMIC)
 _red = functools.partial(_options, anchor=_RED, traits=_REDUCTION)
 _atom_vector, _red_vector = (
-    functools.partial(declare, needs=(90, (8, 1)), legal=_vector_illegal) for declare in (_atom, _red)
+    functools.partial(declare, needs=(90, (8, 1)), legal=lambda op: oversized(op, op.type)) for declare in (_atom, _red)
 )
 
 

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort, Registers, ReportPort, constant_of, first_of
-from warpsim.isa.spec import Gate, Op, instruction, vector_size
+from warpsim.isa.spec import Gate, Op, instruction, oversized, vector_size
 from warpsim.isa.traits import Access, Traits
 from warpsim.numerics import convert
 from warpsim.types import TYPES
@@ -130,7 +130,7 @@ def _local_volatile(op: Op) -> Gate | None:
 def _ldu_illegal(op: Op) -> str | None:
     if op.vec == "v8":
         return "a vector has at most 4 elements"
-    return None if op.type.bits * vector_size(op) <= 128 else "a vector has at most 128 bits"
+    return oversized(op, op.type)
 
 
 def _loads(op: Op) -> Traits:

@@ -143,9 +143,7 @@ def _shapes(**types: str) -> Callable[[Op], str | None]:
             return f".{op.atype.name} has the shapes " + ", ".join("." + shape for shape in allowed)
         if BITS[op.atype.name] != BITS[op.btype.name] or (op.atype.name in FLOATS and op.btype is not op.atype):
             return ".atype and .btype must be the same"
-        if op.dtype is not op.ctype:
-            return ".dtype and .ctype must be the same"
-        return disordered(op)
+        return same_results(op)
 
     return legal
 

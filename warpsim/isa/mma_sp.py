@@ -58,9 +58,7 @@ def _legal(op: Op) -> str | None:
         return f".{name} has the shapes " + ", ".join("." + shape for shape in SHAPES[name])
     if mma.BITS[name] != mma.BITS[op.btype.name]:
         return ".atype and .btype must be the same"
-    if op.dtype is not op.ctype:
-        return ".dtype and .ctype must be the same"
-    return mma.disordered(op)
+    return mma.same_results(op)
 
 
 def _gate(op: Op) -> Gate:

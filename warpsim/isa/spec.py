@@ -116,6 +116,11 @@ def vector_size(op: Op) -> int:
     return int(vec[1:]) if vec else 1
 
 
+def oversized(op: Op, type: ScalarType) -> str | None:
+    """Why a vector has too many bits; None if it has not."""
+    return "a vector has at most 128 bits" if vector_size(op) * type.bits > 128 else None
+
+
 @frozen
 class OperandSpec:
     """One operand of a form. ``kind``: value, address, sink, carry (never written), target, tlist, fname, ret_list,

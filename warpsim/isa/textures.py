@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.isa.atomics import takes, update_of
 from warpsim.isa.ports import Address, Lanes, TexturePort
-from warpsim.isa.spec import Function, Op, instruction, vector_size
+from warpsim.isa.spec import Function, Op, instruction, oversized, vector_size
 from warpsim.layout.textures import FORMATS, Fields
 from warpsim.types import ScalarType
 
@@ -235,7 +235,7 @@ _SURFACE = ".geom = { .1d, .2d, .3d, .a1d, .a2d };  .clamp = { .trap, .clamp, .z
     types={"d": "dtype"},
     repeated=("d",),
     spaces={"a": {"surfref"}},
-    legal=_starts("b", lambda op: "a vector has at most 128 bits" if op.vec == "v4" and op.dtype.bits == 64 else None),
+    legal=_starts("b", lambda op: oversized(op, op.dtype)),
     relaxed=True,
 )
 def suld(op: Op, a: Address, *, textures: TexturePort) -> Lanes | tuple[Lanes, ...]:
@@ -255,7 +255,7 @@ def suld(op: Op, a: Address, *, textures: TexturePort) -> Lanes | tuple[Lanes, .
     vectors={"c": "vec"},
     repeated=("c",),
     spaces={"a": {"surfref"}},
-    legal=_starts("b", lambda op: "a vector has at most 128 bits" if op.vec == "v4" and op.ctype.bits == 64 else None),
+    legal=_starts("b", lambda op: oversized(op, op.ctype)),
     relaxed=True,
 )
 def sust(op: Op, a: Address, c: Lanes | tuple[Lanes, ...], *, textures: TexturePort) -> None:

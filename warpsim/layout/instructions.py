@@ -6,6 +6,7 @@ Raises `ValueError` for anything but a matrix instruction; the message says what
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import attrs
 
@@ -109,14 +110,15 @@ def types(root: str, words: list[str]) -> tuple[str, str, str, str]:
             a, b = both[0], both[-1]
             d = c = "f64" if a == "f64" else "s32" if a in INTEGERS else "f32"
     for name in (a, b):
-        if name not in BITS:
-            raise ValueError(f".{name} is not a type of A or B; choose from " + ", ".join(f".{t}" for t in BITS))
+        _check_type(name, "A or B", BITS)
     for name in (d, c):
-        if name not in ACCUMULATORS:
-            raise ValueError(
-                f".{name} is not a type of C or D; choose from " + ", ".join(f".{t}" for t in ACCUMULATORS)
-            )
+        _check_type(name, "C or D", ACCUMULATORS)
     return d, a, b, c
+
+
+def _check_type(name: str, what: str, types: Collection[str]) -> None:
+    if name not in types:
+        raise ValueError(f".{name} is not a type of {what}; choose from " + ", ".join(f".{t}" for t in types))
 
 
 def _depths(m: int, type: str, bits: int, *, sparse: bool) -> list[int]:
@@ -191,8 +193,8 @@ def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
         wanted = words[1]
         held = [word for word in words if word in BITS or word in ACCUMULATORS] or ["f16"]
         d = a = b = c = held[0]
-        if wanted in "cd" and d not in ACCUMULATORS:
-            raise ValueError(f".{d} is not a type of C or D; choose from " + ", ".join(f".{t}" for t in ACCUMULATORS))
+        if wanted in "cd":
+            _check_type(d, "C or D", ACCUMULATORS)
     else:
         wanted = "abcd"
         d, a, b, c = types(root, words)
