@@ -113,7 +113,7 @@ class Known:
             if lanes_of(bits).any():
                 unknown[index] = bits
                 if decided is not None:
-                    alike[index] = self._alike(other, index, mine, others, decided)
+                    alike[index] = self._prints(other, index, mine, others, decided)
         local = None
         if self.local is not None and other.local is not None:
             (a, known), (b, there) = _alike(self.local, other.local)
@@ -124,7 +124,7 @@ class Known:
             local = words, both
         return Known(values, unknown, local, alike)
 
-    def _alike(self, other: Known, index: int, mine: Array | None, others: Array | None, decided: Array) -> Array:
+    def _prints(self, other: Known, index: int, mine: Array | None, others: Array | None, decided: Array) -> Array:
         """The fingerprints of a register that two sides leave."""
         one, two = self.fingerprints(index), other.fingerprints(index)
         both = np.where(one == two, one, np.where((one != 0) & (two != 0), together(decided, one, two), 0))
