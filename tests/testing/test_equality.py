@@ -1,6 +1,7 @@
 """Two kernels, one meaning: equal ones are silent, others are explained at the lines of both, on the smallest input."""
 
 import json
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -384,6 +385,10 @@ def test_a_recorded_case():
     found = equal_case("programs/saxpy", rounded)
     assert (found.equal, found.text.startswith("y: ")) == (False, True)
     assert "parts from A here" in found.text
+    apart = re.sub(
+        r"fma.rn.f32\s+(\S+), (\S+), (\S+), ", r"mul.rn.f32 \1, \2, \3; add.rn.f32 \1, \1, ", saxpy.module.source
+    )
+    assert "reads " not in equal_case("programs/saxpy", warpsim.load(apart)["saxpy"]).text
     swapped = saxpy.module.source.replace("[saxpy_param_2]", "[y]").replace("[saxpy_param_3]", "[saxpy_param_2]")
     swapped = warpsim.load(swapped.replace("[y]", "[saxpy_param_3]"))["saxpy"]
     assert equal_case("programs/saxpy", swapped, order=[0, 1, 3, 2])
