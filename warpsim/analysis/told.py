@@ -1,6 +1,6 @@
 """Which values go into flags, and which flags decide where a function goes on.
 
-Values are followed backwards through registers, collectives and shared memory, which counts as one place, but not through other
+Values are followed through registers, collectives and shared memory, which counts as one place, but not through other
 memory.
 """
 
@@ -13,12 +13,32 @@ from warpsim.isa.traits import Access
 from warpsim.program.program import Function, Instruction
 
 STORES = Access.STORE, Access.ATOMIC
+NEAR = frozenset({"const", "local", "param", "shared"})
 
 
 def told(function: Function) -> set[Span]:
     """Places of weak loads whose value becomes part of what a strong store or atomic stores."""
     stored = {r for i in function.code if i.traits.order.strong for r in _stored(i)}
     return _loads(function, stored, strong=False)
+
+
+def telling(function: Function) -> set[Span]:
+    """Places of strong stores and atomics of values in which weak loads of global memory have a part."""
+    code = function.code
+    made = {r for i in code if _is_weak_load(i) and NEAR.isdisjoint(i.traits.spaces) for r in i.writes}
+    shared, before = False, (-1, False)
+    while before != (len(made), shared):
+        before = len(made), shared
+        for i in code:
+            in_shared = "shared" in i.traits.spaces
+            shared |= in_shared and not made.isdisjoint(_stored(i))
+            if (in_shared and shared) or (i.traits.access is None and not made.isdisjoint(i.reads)):
+                made.update(i.writes)
+    return {i.span for i in code if i.traits.order.strong and not made.isdisjoint(_stored(i))}
+
+
+def _is_weak_load(instruction: Instruction) -> bool:
+    return instruction.traits.access is Access.LOAD and not instruction.traits.order.strong
 
 
 def deciding(function: Function) -> set[Span]:

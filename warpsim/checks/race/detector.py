@@ -12,7 +12,7 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from warpsim.analysis.told import deciding
+from warpsim.analysis.told import deciding, telling
 from warpsim.checks.async_global import GlobalSources, Source, changed, clashing, sources_of
 from warpsim.checks.async_reuse import unfinished_reads
 from warpsim.checks.cells import SHIFT, THREAD, Cells, cells_of, note_strided
@@ -430,8 +430,8 @@ class RaceWatcher(Watcher):
                 role = self._roles[id(instruction)] = role_of(instruction)
                 again = machine.launch.notes.get(unused.AGAIN)
                 if again is not None and again.fenced and role.level:
-                    decides = is_found(machine.launch.plan, instruction, deciding)
-                    role = self._roles[id(instruction)] = attrs.evolve(role, release=True, acquire=decides)
+                    tells, decides = (is_found(machine.launch.plan, instruction, f) for f in (telling, deciding))
+                    role = self._roles[id(instruction)] = attrs.evolve(role, release=tells, acquire=decides)
             races.clocks.begin(instruction, role)
         return races
 
