@@ -128,6 +128,8 @@ def _leave_untraced(maker: Callable[..., object]) -> None:
     """Let functions that a function makes run as they are, and all that they call: under `torch.compile` what Python runs is
     traced, even what C calls, and what uses NumPy is rewritten to use PyTorch."""
     frames = torch._C._dynamo.eval_frame
+    if not hasattr(frames, "set_code_exec_strategy"):  # before PyTorch 2.7
+        return
     skip = frames._FrameAction.SKIP
     for code in maker.__code__.co_consts:
         if isinstance(code, CodeType):

@@ -30,6 +30,7 @@ ENTRY_DIRECTIVES = {
 
 TILE_IR = 7
 """What ``.language`` says of kernels of tileiras. These may have more than 48 KB of static shared memory."""
+
 FUNC_DIRECTIVES = {"noreturn": 0, "abi_preserve": 1, "abi_preserve_control": 1}
 """The same for a .func: .noreturn comes first, and each appears once."""
 POSITIVE = frozenset({"maxntid", "reqntid", "minnctapersm", "maxnreg"})
