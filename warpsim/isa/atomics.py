@@ -94,7 +94,7 @@ def _illegal(op: Op) -> str | None:
     )
 
 
-def takes(operation: str, type: ScalarType, allowed: Collection[str]) -> str | None:
+def illegal_type(operation: str, type: ScalarType, allowed: Collection[str]) -> str | None:
     """Why a reduction that takes only some types does not take this one."""
     return None if type.name in allowed else f".{operation} takes {', '.join(f'.{name}' for name in allowed)}"
 

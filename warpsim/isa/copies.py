@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from warpsim.isa.atomics import Reduction, takes, unflushed
+from warpsim.isa.atomics import Reduction, illegal_type, unflushed
 from warpsim.isa.ports import Address, AsyncGroupsPort, BulkPort, Elements, Lanes, ObjectsPort, constant_of
 from warpsim.isa.spec import Gate, LowBits, Op, PerOp, TypeRule, instruction, vector_size
 from warpsim.isa.traits import Access, Asynchronous, Family, Order, Stage, Traits
@@ -493,7 +493,7 @@ def st_async(op: Op, address: Address, b: Elements, bar: Address, *, bulk: BulkP
 def _illegal_remote(op: Op) -> str | None:
     types = {"add": ("u32", "s32", "u64", "s64"), "min": ("u32", "s32"), "max": ("u32", "s32")}
     allowed = types.get(op.op, ("u32",) if op.op in ("inc", "dec") else ("b32",))
-    return takes(op.op, op.type, allowed)
+    return illegal_type(op.op, op.type, allowed)
 
 
 @instruction(

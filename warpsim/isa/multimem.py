@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from warpsim.isa import copies
-from warpsim.isa.atomics import Reduction, atomic, takes, unflushed
+from warpsim.isa.atomics import Reduction, atomic, illegal_type, unflushed
 from warpsim.isa.ports import Address, BulkPort, Elements, Lanes, MemoryPort
 from warpsim.isa.spec import LowBits, Op, instruction, vector_size
 from warpsim.isa.traits import Access, Asynchronous, Family, Traits
@@ -45,7 +45,7 @@ def _legal(op: Op) -> str | None:
     type, name = _type(op), op.get("op")
     if type.kind in "us" or type.name in ("b32", "b64"):
         allowed = _OF_INTEGERS.get(name, ()) if name else ("b32", "b64", "u32", "u64", "s32", "s64")
-        return takes(name, type, allowed)
+        return illegal_type(name, type, allowed)
     if type.bits * vector_size(op) > 128 or (type.bits == 64 and op.vec):
         return "a vector has at most 128 bits"
     if not op.vec and type.bits < 32:

@@ -263,7 +263,8 @@ class Declaration:
     types: Mapping[str, TypeRule] = {}
     """Operand -> ``".u32"``, the name of a slot (``"atype"``), ``"2*type"``, ``"type/2"`` (bits of half the width), ``"bits"`` or
     ``"bits:atype"`` (untyped, of the same width), or a function of the op. Default: ``.pred`` for ``{!}c`` and the second of
-    ``d|p``, else the slot ``type``."""
+    ``d|p``, else the slot ``type``. ``".u32"`` is a count or a mask, which no register of a pair of halves can hold;
+    ``TYPES["u32"]`` is an operand of the instruction's own type, which one can."""
     vectors: Mapping[str, PerOp[int | str | None]] = {}
     """Operand -> number of elements in braces, the name of a slot (``"vec"``: ``.v4`` is 4), or a function of the op. 1 is a scalar
     without braces, or in warp-wide instructions one element in braces; 0 takes as many elements as the type needs (mov).

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from warpsim.isa.atomics import takes, update_of
+from warpsim.isa.atomics import illegal_type, update_of
 from warpsim.isa.ports import Address, Lanes, TexturePort
 from warpsim.isa.spec import Function, Op, instruction, oversized, vector_size
 from warpsim.layout.textures import FORMATS, Fields
@@ -280,7 +280,7 @@ def sust_formatted(op: Op, a: Address, c: Lanes | tuple[Lanes, ...], *, textures
 def _illegal_reduction(op: Op) -> str | None:
     allowed = {"add": ("u32", "s32", "u64"), "min": ("u32", "s32", "u64", "s64"), "max": ("u32", "s32", "u64", "s64")}
     types = allowed.get(op.op, ("b32",))
-    return takes(op.op, op.type, types)
+    return illegal_type(op.op, op.type, types)
 
 
 @instruction(

@@ -15,7 +15,7 @@ from warpsim.layout.fragment import Fragment, fragment, layout_of
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
 ACCUMULATOR_BITS = {"f16": 16, "f32": 32, "s32": 32, "f64": 64}
 USUAL = ("m16n16k16", "m8n32k16", "m32n8k16")
-"""The shapes of the elements of 8 and 16 bits."""
+"""Shapes of products of 8- and 16-bit elements."""
 SHAPES = {
     **dict.fromkeys(("f16", "bf16", "s8", "u8"), USUAL),
     **{"tf32": ("m16n16k8",), "f64": ("m8n8k4",), "b1": ("m8n8k128",)},
