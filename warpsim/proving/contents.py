@@ -79,6 +79,11 @@ def hidden(instruction: Instruction) -> str:
     return ""
 
 
+def promises(instruction: Instruction) -> bool:
+    """Whether an instruction says that all lanes of a warp that come to it go the same way, whatever its guard is."""
+    return instruction.guard is not None and instruction.traits.ending is not None and "uni" in instruction.op.modifiers
+
+
 @frozen(eq=False)
 class Patient:
     """By identity: ``waits`` that only repeat until they succeed, and what their loops do ``meanwhile``, of which nothing is left."""
@@ -240,6 +245,9 @@ class Contents(Uninitialised):
                 self.boxes.bound.add(id(instruction))
         if id(instruction) not in self.strange:
             why = beyond(instruction)
+            guard = instruction.guard
+            if guard is not None and promises(instruction) and undefined(group, guard[0].index) is not None:
+                why = "lanes of a warp may go different ways"
             if instruction.traits.does(Mbarrier.WAIT) and id(instruction) not in self._patient_of(group).waits:
                 why = "it may be false, and what follows is ordered as if it were true"
             if why:

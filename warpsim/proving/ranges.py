@@ -22,6 +22,7 @@ from warpsim.machine.reporting import finding_at
 from warpsim.machine.state.launch import LaunchState
 from warpsim.program.program import Instruction, Variable
 from warpsim.proving.answers import RULES, Answer, Verdict
+from warpsim.proving.contents import promises
 from warpsim.proving.paths import FALSE, TRUE, Access, Walker, Ways, named
 from warpsim.records import frozen
 
@@ -325,6 +326,7 @@ class Questions:
         for m in self.ways.barriers:
             if m.mask is not None and not m.mask.eq(z3.BitVecVal(0xFFFFFFFF, 32)):
                 yield m.instruction, None
+        yield from self._parted()
         for at, condition, guard in self.walker.branches:
             instruction = self.code[at]
             for stops, warp in ((self.stops_of_cta, False), (collectives, True)):
@@ -337,13 +339,28 @@ class Questions:
                 if len(ahead) < 2 - (at in stops):
                     continue
                 same = self._together(at)
-                near = [z3.LShR(self.linear, 5) == self.theirs(z3.LShR(self.linear, 5))] if warp else []
+                near = self._near if warp else []
                 model = self.possible(
                     condition, self.theirs(condition), guard != self.theirs(guard), *same, *near, two=True
                 )
                 if model is not None:
                     yield instruction, model or None
                     break
+
+    def _parted(self) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
+        """Branches that say that lanes of a warp stay together, and where they may not."""
+        for at, condition, guard in self.walker.branches:
+            if promises(self.code[at]):
+                terms = condition, self.theirs(condition), guard != self.theirs(guard), *self._near
+                model = self.possible(*terms, two=True)
+                if model is not None:
+                    yield self.code[at], model or None
+
+    @property
+    def _near(self) -> list[z3.ExprRef]:
+        """That two threads are of one warp."""
+        warp = z3.LShR(self.linear, 5)
+        return [warp == self.theirs(warp)]
 
     @functools.cached_property
     def stops_of_cta(self) -> set[int]:
