@@ -102,8 +102,7 @@ class MbarrierObjects:
             machine.hooks.mbarrier_read(machine, self.group, self._taking_part(word), self.active)
         notify = machine.hooks.mbarrier_observed
         if notify is not None and not ignored:
-            over = spread(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1), self._shape())
-            over = over.reshape(-1)[self._lanes()]
+            over = self._by_lane(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1))
             if over.any():
                 columns, place = self.places(space, address)
                 notify(machine, self.group, self.group.lanes(self.active)[over], columns[over], place[over])
@@ -163,7 +162,13 @@ class MbarrierObjects:
 
     def _taking_part(self, values: Array) -> Array:
         """Of one value, or one for each lane, those of lanes that take part."""
-        return values if values.size == 1 else spread(values, self._shape()).reshape(-1)[self._lanes()]
+        return values if values.size == 1 else self._by_lane(values)
+
+    def _by_lane(self, values: Array) -> Array:
+        """Values (broadcast) of the lanes that take part."""
+        every = np.empty(self._shape(), values.dtype)
+        every[...] = values  # takes less than a broadcast and its copy
+        return every.reshape(-1)[self._lanes()]
 
     def _shape(self) -> tuple[int, ...]:
         return self.group.selection.shape
