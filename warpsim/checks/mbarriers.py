@@ -11,7 +11,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import present
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import among, distinct
 from warpsim.records import define
@@ -109,22 +109,8 @@ class MbarrierRules(Watcher):
             _report(machine, group, active, message, advice=advice, pending=int(pending.reshape(-1)[0]))
 
     def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Array | None) -> None:
-        """Report reads of the phase of something that is not an object, and of one that has no such parity."""
+        """Report reads of the phase of something that is not an object."""
         _check_valid(machine, group, active, words)
-        instruction = present(group)
-        if "parity" in instruction.op.modifiers and instruction.inputs[1].register is not None:
-            parity = as_array(group.value(instruction.inputs[1]))
-            wrong = parity > 1
-            if wrong.any():
-                message = f"the phase of parity {int(parity[wrong][0])} is waited for; parities are 0 and 1"
-                lanes = np.broadcast_to(wrong, group.selection.shape)
-                _report(
-                    machine,
-                    group,
-                    lanes if active is None else lanes & active,
-                    message,
-                    advice="count phases, and pass their lowest bit",
-                )
 
     def mbarrier_reached(
         self, machine: Machine, group: Group, columns: Array, place: Array, active: Array | None
