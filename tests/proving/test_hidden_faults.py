@@ -32,6 +32,9 @@ FAULTS = {
     "a side of other values": ("races", "ld.global.u32 %r2, [%x1]; setp.eq.u32 %p1, %r2, 0; @%p1 bra past; ld.global.u32 %r2, [%x3]; past:" + STORE, 32),
     "a way that two sides lead to": ("races", "ld.global.u32 %r6, [%x3]; ld.global.v2.u32 {%r2, %r7}, [%x1]; setp.eq.u32 %p1, %r2, 0; setp.gt.u32 %p2, %r2, 9; "
                                      "setp.gt.u32 %p3, %r7, 9; @!%p1 bra both; mov.u32 %r2, %r6; @%p2 bra past; both: @%p3 bra past;" + STORE + "past:", 32),
+    "ways that another side has gone": ("races", "ld.global.u32 %r6, [%x3]; ld.global.v2.u32 {%r2, %r7}, [%x1]; setp.eq.u32 %p1, %r2, 0; setp.gt.u32 %p2, %r6, 9; "
+                                       "setp.gt.u32 %p3, %r7, 9; setp.gt.u32 %p5, %r7, 20; mov.u32 %r2, 0; @%p1 bra first; @%p2 bra one; bra two; "
+                                       "first: @%p3 bra one; bra two; one: @%p5 bra past; mov.u32 %r2, 1; bra past; two: @%p5 bra past; mov.u32 %r2, 2; past:" + STORE, 32),
     "a way that lanes promise to go together": ("barriers", LOAD + "@%p1 bra.uni past; add.u32 %r6, %r1, 1; past:", 32),
     "a shuffle at two places": ("bounds", LOAD + "setp.lt.u32 %p2, %r1, 16; mov.b32 %r9, -1; @%p2 bra low; shfl.sync.bfly.b32 %r6, %r2, 16, 31, %r9; bra met; "
                                 "low: shfl.sync.bfly.b32 %r6, %r2, 16, 31, -1; met:" + READ, 32),
@@ -100,7 +103,7 @@ FAULTS = {
                          "xor.b32 %r6, %r5, 64; ld.shared.u32 %r7, [%r6];", 32),
 }  # fmt: skip
 """Faulty kernels: the properties that they break, their text, and how many threads run."""
-SHORT = 26
+SHORT = 27
 """So many show what would be proved without some of the code."""
 
 

@@ -94,6 +94,10 @@ class Known:
         found = fingerprints(self.values[index], self.undefined.get(index), self.alike.get(index))
         return np.zeros(1, np.uint64) if found is None else found
 
+    def depending(self, decided: Array) -> Known:
+        """The same, where data with these fingerprints have also decided."""
+        return attrs.evolve(self, alike={index: together(decided, held) for index, held in self.alike.items()})
+
     def joined(self, other: Known, mine: Array | None, others: Array | None, decided: Array | None = None) -> Known:
         """What is so on both sides: ``mine`` and ``others`` are masks of the threads that come from them (None: all); ``decided``
         are the fingerprints of what decides between them."""
@@ -306,6 +310,8 @@ class Sides:
                 raise Lost("it decides how long a loop waits for other threads")
             if lost == len(self.lost) and began.covers(now):
                 self.loops = True
+                if choice.found is not None and choice.decided is not None:
+                    choice.found = choice.found[0].depending(choice.decided), choice.found[1]
                 self._next(machine)
                 return
             if laps >= LAPS:
