@@ -164,7 +164,7 @@ def _named(op: Op) -> tuple[ScalarType, ScalarType]:
     return target, source
 
 
-_BLACKWELL = ("100f", "110f", "120f")
+BLACKWELL = ("100f", "110f", "120f")
 _FINITE = {"satfinite": (80, (8, 1))}
 
 
@@ -271,8 +271,7 @@ def cvt_tf32(op: Op, a: Lanes) -> Lanes:
 
 
 _FP6 = "{ .e2m3x2, .e3m2x2 }"
-BYTES = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2 }"
-_ALL = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2, .e2m1x2 }"
+NARROW = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2, .e2m1x2 }"
 
 
 @_fp8(
@@ -285,37 +284,32 @@ _ALL = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2, .e2m1x2 }"
 @_cvt(
     f"cvt.rn.satfinite{{.relu}}.f8type.f32 d, a, b; .f8type = {_FP6};",
     types={"d": "f8type", "a": ".f32", "b": ".f32"},
-    needs=(_BLACKWELL, (8, 6)),
+    needs=(BLACKWELL, (8, 6)),
 )
-@_cvt("cvt.rn.satfinite{.relu}.e2m1x2.f32 d, a, b;", types={"d": ".e2m1x2"}, needs=(_BLACKWELL, (8, 6)))
-@_cvt("cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;", types={"d": ".e2m1x2"}, needs=(_BLACKWELL, (8, 6)))
+@_cvt("cvt.rn.satfinite{.relu}.e2m1x2.f32 d, a, b;", types={"d": ".e2m1x2"}, needs=(BLACKWELL, (8, 6)))
+@_cvt("cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;", types={"d": ".e2m1x2"}, needs=(BLACKWELL, (8, 6)))
 @_cvt(
-    f"cvt.rn.satfinite{{.relu}}.ntype.bf16x2 d, a; .ntype = {BYTES};",
+    f"cvt.rn.satfinite{{.relu}}.ntype.bf16x2 d, a; .ntype = {NARROW};",
     types={"d": "ntype", "a": ".b32"},
-    needs=(_BLACKWELL, (9, 1)),
+    needs=(BLACKWELL, (9, 1)),
 )
 @_cvt(
-    "cvt.rn.satfinite{.relu}.ntype.bf16x2 d, a; .ntype = { .e2m1x2 };",
-    types={"d": "ntype", "a": ".b32"},
-    needs=(_BLACKWELL, (9, 1)),
-)
-@_cvt(
-    f"cvt.rz.satfinite{{.relu}}.ntype.bf16x2 d, a; .ntype = {_ALL};",
+    f"cvt.rz.satfinite{{.relu}}.ntype.bf16x2 d, a; .ntype = {NARROW};",
     types={"d": "ntype", "a": ".b32"},
     needs=("107f", (9, 4)),
 )
 @_cvt(
     f"cvt.rn.satfinite{{.relu}}.ntype.f16x2 d, a; .ntype = {_FP6};",
     types={"d": "ntype", "a": ".f16x2"},
-    needs=(_BLACKWELL, (9, 1)),
+    needs=(BLACKWELL, (9, 1)),
 )
 @_cvt(
-    f"cvt.rz.satfinite{{.relu}}.ntype.f16x2 d, a; .ntype = {_ALL};",
+    f"cvt.rz.satfinite{{.relu}}.ntype.f16x2 d, a; .ntype = {NARROW};",
     types={"d": "ntype", "a": ".f16x2"},
     needs=("107f", (9, 4)),
 )
 @_cvt(
-    f"cvt.rz.satfinite{{.relu}}.ntype.f32 d, a, b; .ntype = {_ALL};",
+    f"cvt.rz.satfinite{{.relu}}.ntype.f32 d, a, b; .ntype = {NARROW};",
     types={"d": "ntype", "a": ".f32", "b": ".f32"},
     needs=("107f", (9, 4)),
 )
@@ -332,9 +326,9 @@ def cvt_narrow(op: Op, a: Lanes, b: Lanes | None = None) -> Lanes:
 @_cvt(
     f"cvt.rn{{.relu}}.f16x2.f8type d, a; .f8type = {_FP6};",
     types={"d": ".f16x2", "a": "f8type"},
-    needs=(_BLACKWELL, (8, 6)),
+    needs=(BLACKWELL, (8, 6)),
 )
-@_cvt("cvt.rn{.relu}.f16x2.e2m1x2 d, a;", types={"d": ".f16x2"}, needs=(_BLACKWELL, (8, 6)))
+@_cvt("cvt.rn{.relu}.f16x2.e2m1x2 d, a;", types={"d": ".f16x2"}, needs=(BLACKWELL, (8, 6)))
 def cvt_from_narrow(op: Op, a: Lanes) -> Lanes:
     """Convert a pair of a narrow format to two halves."""
     name = _named(op)[1].name
@@ -346,14 +340,14 @@ def cvt_from_narrow(op: Op, a: Lanes) -> Lanes:
 @_cvt(
     "cvt.frnd{.satfinite}.ue8m0x2.f32 d, a, b; .frnd = { .rz, .rp };",
     types={"d": ".ue8m0x2"},
-    needs=(_BLACKWELL, (8, 6)),
+    needs=(BLACKWELL, (8, 6)),
 )
 @_cvt(
     "cvt.frnd{.satfinite}.ue8m0x2.bf16x2 d, a; .frnd = { .rz, .rp };",
     types={"d": ".ue8m0x2"},
     checked_as={"a": ".b32"},
     registers=("a",),
-    needs=(_BLACKWELL, (8, 6)),
+    needs=(BLACKWELL, (8, 6)),
 )
 def cvt_scale(op: Op, a: Lanes, b: Lanes | None = None) -> Lanes:
     """Convert two bf16, or two f32 with a in the upper part, to packed powers of two."""
@@ -362,7 +356,7 @@ def cvt_scale(op: Op, a: Lanes, b: Lanes | None = None) -> Lanes:
     return low | high << np.uint16(8)
 
 
-@_cvt("cvt.rn.bf16x2.ue8m0x2 d, a;", types={"d": ".bf16x2"}, checked_as={"d": ".b32"}, needs=(_BLACKWELL, (8, 6)))
+@_cvt("cvt.rn.bf16x2.ue8m0x2 d, a;", types={"d": ".bf16x2"}, checked_as={"d": ".b32"}, needs=(BLACKWELL, (8, 6)))
 def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     """Convert packed powers of two to two bf16."""
     return join(*(convert.from_ue8m0(x) for x in (a & np.uint16(0xFF), a >> np.uint16(8))))

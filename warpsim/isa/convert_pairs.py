@@ -9,14 +9,13 @@ import functools
 
 import numpy as np
 
-from warpsim.isa.convert import BYTES, CVT
+from warpsim.isa.convert import BLACKWELL, CVT, NARROW
 from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import convert
 from warpsim.numerics.arrays import BF16, F16, F32, halves, join
 
 _GREATEST = float(np.finfo(np.float32).max)
-_FAMILIES = ("100f", "110f", "120f")
 _FIXED = (("100a", "103a", "107a", "110a", "120a", "121a"), (9, 1))
 _cvt = functools.partial(instruction, anchor=CVT, relaxed=False)
 
@@ -38,15 +37,15 @@ def _bf16_pair(op: Op, values: list[Lanes], scale: Lanes | None) -> Lanes:
     return join(*(convert.half_bits(x, "bf16", "rn", relu=op.relu, finite=op.satfinite) for x in singles))
 
 
-_WIDENED = """
+@_cvt(
+    f"""
     cvt.rn{{.satfinite}}{{.relu}}.bf16x2.ntype d, a;
     cvt.rn{{.satfinite}}{{.relu}}.scaled::n2::ue8m0.bf16x2.ntype d, a, scale;
-    .ntype = {};
-    """
-
-
-@_cvt(_WIDENED.format(BYTES), types={"d": ".b32", "a": "ntype", "scale": ".b16"}, needs=(_FAMILIES, (9, 2)))
-@_cvt(_WIDENED.format("{ .e2m1x2 }"), types={"d": ".b32", "a": "ntype", "scale": ".b16"}, needs=(_FAMILIES, (9, 2)))
+    .ntype = {NARROW};
+    """,
+    types={"d": ".b32", "a": "ntype", "scale": ".b16"},
+    needs=(BLACKWELL, (9, 2)),
+)
 def cvt_bf16_narrow(op: Op, a: Lanes, scale: Lanes | None = None) -> Lanes:
     """Convert a pair of a narrow format to two bf16, times their scale factors."""
     name, bits = op.ntype.name, 4 if op.ntype.name == "e2m1x2" else 8
