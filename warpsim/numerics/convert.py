@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from warpsim.numerics.arrays import BF16, EXPONENT, F16, F32, F64, Array, DType, lookup, words
+from warpsim.numerics.arrays import BF16, EXPONENT, F16, F32, F64, Array, DType, join, lookup, words
 from warpsim.numerics.floating import canonical, narrow
 from warpsim.records import frozen
 
@@ -202,11 +202,8 @@ def stochastic_bits(x: Array, name: str, random: Array, n: int, *, relu: bool, f
 
 def small_to_half2(low: Array, high: Array, name: str, *, relu: bool) -> Array:
     """Convert two codes to f16x2 registers."""
-    parts = []
-    for code in (low, high):
-        half = to_f16(code, name)
-        parts.append((relu_bits(half.astype(np.int64), "f16") if relu else half).astype(np.uint32))
-    return parts[0] | parts[1] << np.uint32(16)
+    parts = (to_f16(code, name) for code in (low, high))
+    return join(*(relu_bits(part, "f16") if relu else part for part in parts))
 
 
 def to_ue8m0(x: Array, mode: str, *, finite: bool) -> Array:
@@ -301,8 +298,9 @@ def round_bits(
     relu: bool = False,
     random: tuple[Array, int] | None = None,
 ) -> Array:
-    """Convert f32 or f64 values to codes of ``target`` (int64), rounded once; ``finite`` clamps overflow and
-    infinities, ``relu`` negative results to 0. Mode ``rs`` adds ``random`` (bits, and how many) to the leading bits that are cut off, and rounds by the carry.
+    """Convert f32 or f64 values to codes of ``target`` (int64), rounded once; ``finite`` clamps overflow and infinities,
+    ``relu`` negative results to 0. Mode ``rs`` adds ``random`` (bits, and how many) to the leading bits that are cut off, and
+    rounds by the carry.
 
     NaN gives the target's NaN without sign, or the largest finite value if it has none (positive, too: CUDA's headers say so of
     the conversions to e2m1, e2m3 and e3m2); an f64 NaN keeps its sign and the leading bits of its payload.
