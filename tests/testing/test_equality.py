@@ -359,6 +359,19 @@ def test_a_swapped_row(read):
         assert f"{name}.cu:{line}): {reading}" in texts[texts.index(said) + 1]
 
 
+def test_arguments_of_records():
+    """An element may have fields, and any size."""
+    read = "ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];"
+    one, two = (
+        warpsim.load(ROWS.format(name="k", row=row, line=1, read=read))["k"]
+        for row in ("mov.u32 %r2, %r1;", "xor.b32 %r2, %r1, 3;")
+    )
+    records = np.frombuffer(recipe("normal", (16,)).array().tobytes() + bytes(2), [("of", "u1", 3)])
+
+    found = equal(one, two, 1, 4, [records, np.zeros(4, np.float32)])
+    assert len(re.findall(r"reads argument 0\[\d+\] here", found.text)) == 2
+
+
 def test_sums_in_another_order():
     """Sums that add the same elements in another order part where they add, not where they load."""
     add = "shfl.sync.bfly.b32 %f3, %f1, {}, 31, -1; add.rn.f32 %f1, %f1, %f3;"

@@ -28,22 +28,24 @@ def depends_alone(values: Sequence[object], number: int, one: Result, other: Res
     """The index of an element of argument ``number`` that changes the result under ``one`` and not under ``other``; None if none
     is found."""
     array = values[number]
-    if not isinstance(array, np.ndarray) or not array.size:
+    if not isinstance(array, np.ndarray):
         return None
-    bits = array.reshape(-1).view(f"u{array.itemsize}") if array.itemsize <= 8 else array.reshape(-1)
-    held = np.unique(bits)
+    bits = array.reshape(-1).view(f"V{array.itemsize}")
+    held, numbers = np.unique(bits, return_inverse=True)
+    if len(held) < 2:
+        return None
     step = max(len(held) * 3 // 8, 1)  # two elements hardly exchange their values, which a sum would not show
     before, runs = [each(values) for each in (one, other)], 0
 
     def changes(which: int, low: int, high: int) -> bool:
         """Whether it changes if elements are replaced by others that the argument holds."""
         new = bits.copy()
-        new[low:high] = held[(np.searchsorted(held, bits[low:high]) + step) % len(held)]
+        new[low:high] = held[(numbers[low:high] + step) % len(held)]
         changed = new.view(array.dtype).reshape(array.shape)
         after = (one, other)[which]([changed if k == number else value for k, value in enumerate(values)])
         return after is not None and after != before[which]
 
-    work = [(0, bits.size)] if len(held) > 1 and None not in before else []
+    work = [(0, bits.size)] if None not in before else []
     while work and runs < RUNS:
         low, high = work.pop(0)
         runs += 1

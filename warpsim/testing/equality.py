@@ -472,13 +472,12 @@ def _inputs(values: Sequence[object], whole: Sequence[object]) -> list[str]:
     """The arrays of few elements other than zero; of none, if the ``whole`` had some."""
     lines = []
     for number, (value, before) in enumerate(zip(values, whole, strict=True)):
-        if isinstance(value, np.ndarray) and isinstance(before, np.ndarray) and before.any() and not value.any():
+        if not (isinstance(value, np.ndarray) and isinstance(before, np.ndarray)):
+            continue
+        count = np.count_nonzero(value)
+        if count == 0 < np.count_nonzero(before):
             lines.append(f"  argument {number} is 0")
-        if (
-            isinstance(value, np.ndarray)
-            and 0 < (count := int(np.count_nonzero(value))) <= TRACED
-            and value.size > count
-        ):
+        if 0 < count <= TRACED and value.size > count:
             places = [tuple(int(i) for i in at) for at in np.argwhere(value)]
             said = ", ".join(f"{index_text(at)} = {value[at]}" for at in places)
             lines.append(f"  argument {number} is 0 but for {said}")
