@@ -105,7 +105,7 @@ class Boxes:
         halo: int = 0,
     ) -> None:
         self.coordinates = _signed(np.array(coordinates), 32)
-        self.displaced = _misplaced(fields, self.coordinates[0])
+        self.displaced = self.coordinates[0] % _unit(fields) != 0
         """Mask of the boxes that begin where a copy cannot begin along the innermost dimension."""
         self.misplaced = bool(np.logical_or.reduce(self.displaced))
         """Whether there are any."""
@@ -305,15 +305,9 @@ def _granules(fields: Fields, size: int) -> Array | None:
     return parts if len(parts) * size == len(offsets) * fields.itemsize else None
 
 
-def _misplaced(fields: Fields, first: Array) -> Array:
-    """Mask of the boxes that do not begin at a multiple of 16 bytes of the innermost dimension, or of 128 for padded
-    elements."""
-    return first % _unit(fields) != 0
-
-
 @functools.lru_cache(maxsize=32)
 def _unit(fields: Fields) -> int:
-    """A multiple of which the innermost coordinate is."""
+    """What divides a box's first coordinate along the innermost dimension: the elements of 16 bytes, or 128 of padded ones."""
     if fields.padded:
         return PADDED_BOX
     row = 8 * tensor_map.ROW_UNIT
