@@ -262,7 +262,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 def extremes(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """The same of f32 or f64 without flushing; with .xorsign.abs, of the absolute values, with the sign of the product."""
+    """The minima or maxima of f32 or f64, subnormals kept; with .xorsign.abs, of absolute values, with the sign of the product."""
     sign = None
     if "xorsign" in op.text:
         sign = np.signbit(a) ^ np.signbit(b)

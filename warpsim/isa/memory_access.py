@@ -250,14 +250,14 @@ def applypriority(op: Op, a: Address, size: Lanes, *, memory: MemoryPort, active
 
 
 def elsewhere(memory: MemoryPort, a: Address, active: Lanes, report: ReportPort) -> None:
-    """Report addresses that are not in global memory, where alone there are lines of a cache."""
+    """Report addresses that are not in global memory."""
     wrong = memory.outside("global", a) & active
     if wrong.any():
         report("out-of-bounds", "the address is not in global memory", wrong)
 
 
 def _line(memory: MemoryPort, a: Address, size: Lanes, active: Lanes, report: ReportPort) -> None:
-    """Report what is no line of global memory."""
+    """Report addresses at which no line of global memory begins."""
     nbytes = constant_of(size)
     elsewhere(memory, a, active, report)
     past = memory.residue(a, nbytes)

@@ -87,7 +87,7 @@ def positions(op: Op, e: Lanes, selector: int, n: int, m: int, active: Lanes, re
 def stored_positions(
     nibbles: Lanes, bits: int, n: int, m: int, active: Lanes, report: ReportPort, *, ordered: bool = False
 ) -> Lanes:
-    """The k of each stored element ``[stored, rows, W]`` from the metadata ``[chunks, rows, W]`` of elements of so many bits;
+    """The k of each stored element ``[stored, rows, W]`` from the metadata ``[chunks, rows, W]`` of ``bits``-bit elements;
     reports indices that the text leaves undefined."""
     low, high = nibbles & 3, nibbles >> 2
     if bits == 32:

@@ -168,7 +168,7 @@ def gather_a(registers: tuple[Array, ...], n: int, m: int, dtype: DType) -> Arra
 
 def stored_positions(nibbles: Array, bits: int) -> Array:
     """The k, in the full row, of each stored element of sparse A, ``[stored, ...]`` (int64), from the metadata ``[chunks, ...]``
-    of elements of so many bits."""
+    of ``bits``-bit elements."""
     low, high = (nibbles & 3).astype(np.int64), (nibbles >> 2).astype(np.int64)
     first = np.arange(len(nibbles)).reshape(-1, *[1] * (nibbles.ndim - 1))
     if bits == 32:
