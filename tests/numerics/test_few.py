@@ -54,11 +54,9 @@ def test_uniform_addends_round_as_those_of_every_lane() -> None:
 
 def test_different_elements_and_membership() -> None:
     """What Python's own sets say, of no elements, one, and several axes."""
-    rng = np.random.default_rng(7)
+    rng, others = np.random.default_rng(7), np.arange(-12, 12).reshape(4, 6)
     for shape in ((0,), (1,), (40,), (5, 4), (3, 2, 7)):
-        values, others = rng.integers(-9, 9, (2, *shape))
-        found = distinct(values)
-        assert found.tolist() == sorted(set(values.reshape(-1).tolist()))
-        expected = [v in set(values.reshape(-1).tolist()) for v in others.reshape(-1).tolist()]
-        assert among(others, found).reshape(-1).tolist() == expected
-        assert among(others, found).shape == shape
+        values = rng.integers(-9, 9, shape)
+        wanted, found = set(values.reshape(-1).tolist()), distinct(values)
+        assert found.tolist() == sorted(wanted)
+        assert among(others, found).tolist() == [[v in wanted for v in row] for row in others.tolist()]
