@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from warpsim.analysis.flow import Graph, blocks_of
 from warpsim.errors import Span
 from warpsim.isa.traits import Access
 from warpsim.program.program import Function, Instruction
 
 STORES = Access.STORE, Access.ATOMIC
-NEAR = frozenset({"const", "local", "param", "shared"})
 
 
 def told(function: Function) -> set[Span]:
@@ -22,10 +22,10 @@ def told(function: Function) -> set[Span]:
     return _loads(function, stored, strong=False)
 
 
-def telling(function: Function) -> set[Span]:
-    """Places of strong stores and atomics of values in which weak loads of global memory have a part."""
+def telling(function: Function, load: Span) -> set[Span]:
+    """Places of strong stores and atomics of values in which what a load finds has a part."""
     code = function.code
-    made = {r for i in code if _is_weak_load(i) and NEAR.isdisjoint(i.traits.spaces) for r in i.writes}
+    made = {r for i in code if i.span == load for r in i.writes}
     shared, before = False, (-1, False)
     while before != (len(made), shared):
         before = len(made), shared
@@ -37,15 +37,37 @@ def telling(function: Function) -> set[Span]:
     return {i.span for i in code if i.traits.order.strong and not made.isdisjoint(_stored(i))}
 
 
-def _is_weak_load(instruction: Instruction) -> bool:
-    return instruction.traits.access is Access.LOAD and not instruction.traits.order.strong
-
-
 def deciding(function: Function) -> set[Span]:
     """Places of strong loads and atomics whose value decides a branch."""
     return _loads(
         function, {i.guard[0].index for i in function.code if i.guard and i.traits.ending is not None}, strong=True
     )
+
+
+def awaited(function: Function, store: Span) -> set[Span]:
+    """Places of strong loads and atomics whose value decides branches that lie on every path from there to a store, and of which one way
+    never comes to it, or only through the branch again."""
+    blocks, _ = blocks_of(function)
+    code, graph = function.code, Graph(blocks)
+    block_of = {at: block.index for block in blocks for at in range(block.first, block.last)}
+    there = next((block for at, block in block_of.items() if code[at].span == store), None)
+    if there is None:
+        return set()
+    branches = {}
+    for block in blocks:
+        last = code[block.last - 1]
+        if last.guard is None or last.traits.ending is None or block.index == there:
+            continue
+        if last.traits.leaves or not all(graph.within(s, block.index) >> there & 1 for s in block.successors):
+            branches[block.index] = last.guard[0].index
+    loads = _loads(function, set(branches.values()), strong=True)
+    return {
+        code[at].span
+        for at, block in block_of.items()
+        if code[at].span in loads
+        and graph.reachable(block) >> there & 1
+        and not all(graph.within(block, branch) >> there & 1 for branch in branches)
+    }
 
 
 def _stored(instruction: Instruction) -> Iterable[int]:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from warpsim.analysis.told import deciding, telling
 from warpsim.checks.async_global import GlobalSources, Source, changed, clashing, sources_of
 from warpsim.checks.async_reuse import unfinished_reads
 from warpsim.checks.cells import SHIFT, THREAD, Cells, cells_of, note_strided
@@ -21,7 +20,6 @@ from warpsim.checks.race import unused
 from warpsim.checks.race.accesses import AccessChecks, Accesses
 from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Role, alike
 from warpsim.checks.race.flags import FlagAccess, Flags
-from warpsim.checks.race.found import is_found
 from warpsim.checks.race.order import BOTH
 from warpsim.checks.race.reports import Reports, check_exit
 from warpsim.checks.undefined_registers import travels
@@ -429,9 +427,9 @@ class RaceWatcher(Watcher):
             if role is None:
                 role = self._roles[id(instruction)] = role_of(instruction)
                 again = machine.launch.notes.get(unused.AGAIN)
-                if again is not None and again.fenced and role.level:
-                    tells, decides = (is_found(machine.launch.plan, instruction, f) for f in (telling, deciding))
-                    role = self._roles[id(instruction)] = attrs.evolve(role, release=tells, acquire=decides)
+                if again is not None and again.flags is not None and role.level:
+                    tells, awaits = (instruction.span in flags for flags in again.flags)
+                    role = self._roles[id(instruction)] = attrs.evolve(role, release=tells, acquire=awaits)
             races.clocks.begin(instruction, role)
         return races
 

@@ -18,7 +18,7 @@ from warpsim.checks.other_variables import RULE as OTHER
 from warpsim.checks.race import RULE
 from warpsim.checks.race.clocks import BatchClocks
 from warpsim.checks.race.found import is_found
-from warpsim.checks.race.unused import UNDECIDED, Undecided
+from warpsim.checks.race.unused import AGAIN, UNDECIDED, Undecided
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import SHARED_ADDRESS, finding_at, made, named, present
@@ -221,7 +221,9 @@ class Reports:
         reason = reason or doubt.reason
         lanes = doubt.lanes(group, self.clocks.n_ctas)
         advice, place, other = ADVICES.get(reason, ADVICE), present(group), doubt.other
-        if not reason and doubt.reader is not None and (doubt.reads is not None or doubt.told):
+        again = machine.launch.notes.get(AGAIN)
+        is_open = not reason or (again is not None and again.flags is not None)
+        if is_open and doubt.reader is not None and (doubt.reads is not None or doubt.told):
             left = machine.launch.notes[UNDECIDED]
             key = place.span, doubt.reader.span
             if key not in left:

@@ -6,7 +6,8 @@ result is an error, another one a note.
 
 A load whose value goes into a flag, and a store by a thread that has read the flag, are a data race where no fences order them. But the
 load can't see the store: the value would have to cause itself (memory consistency model, No Thin Air). Decoupled look-back does so in place.
-The launch runs again with flags that order as if there were fences; a race that is gone then is a note.
+The launch runs again in which flags that the value goes into, and those that the store waits for, order as if there were fences; a race
+that is gone then is a note.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import attrs
 import numpy as np
 from attrs import field
 
-from warpsim.analysis.told import deciding, told
+from warpsim.analysis.told import awaited, deciding, telling, told
 from warpsim.checks.race import RULE
 from warpsim.checks.race.found import all_found
 from warpsim.checks.undefined_products import Unfinished
@@ -39,6 +40,8 @@ ROW = 16
 """Bytes of a row of an 8x8 matrix of 16-bit elements, which are read together."""
 UNUSED = "; what is read reaches no result"
 TOLD = "; but the value read goes into a flag that the writer waits for, so it can't be what is written"
+Flags = tuple[frozenset[Span], frozenset[Span]]
+"""The places of flags into which a value goes, and of those that a store waits for."""
 Run = Callable[[LaunchState], None]
 """Runs a launch under its own rules."""
 ROUNDS = 4
@@ -57,10 +60,10 @@ class Undecided:
 @define(eq=False)
 class Again:
     """A run in which what some ``reads`` find is undefined, in the order in which they begin: those ``due``, and what is ``found`` by
-    the present step. ``fenced``: flags order as if there were fences."""
+    the present step. ``flags``: those that release, and those that acquire, as if there were fences."""
 
     reads: Array
-    fenced: bool = False
+    flags: Flags | None = None
     begun: int = 0
     due: Array = field(factory=lambda: np.zeros((0, 4), np.int64))
     found: list[Unfinished] = field(factory=list)
@@ -86,9 +89,11 @@ class Begun:
         return self
 
 
+Places = tuple[Span, Span]
+"""Of a race: what happens now, and which of the two reads."""
 BEGUN: Note[Begun] = Note("begun")
 AGAIN: Note[Again] = Note("again")
-UNDECIDED: Note[dict[object, Undecided]] = Note("undecided")
+UNDECIDED: Note[dict[Places, Undecided]] = Note("undecided")
 
 
 def begin(launch: LaunchState) -> None:
@@ -135,11 +140,17 @@ def decide(launch: LaunchState, run: Run) -> None:
         return
     del launch.notes[BEGUN]  # and let go of what memory held
     undecided = undecided or {}
-    unfenced = {key for key, one in undecided.items() if not one.reads}
-    harmless = dict.fromkeys(_harmless(begun.state, run) if len(undecided) > len(unfenced) else (), UNUSED)
-    if unfenced:
-        left = _again(begun.state, run, np.zeros((0, 4), np.int64), fenced=True)[1]
-        harmless |= dict.fromkeys(unfenced - left.keys(), TOLD)
+    unread = [key for key, one in undecided.items() if not one.reads]
+    harmless = dict.fromkeys(_harmless(begun.state, run) if len(undecided) > len(unread) else (), UNUSED)
+    functions = launch.plan.program.functions.values()
+    awaits = {s: frozenset(at for f in functions for at in awaited(f, s)) for s in {s for s, _ in unread}}
+    tells = {r: frozenset(at for f in functions for at in telling(f, r)) for r in {r for _, r in unread}}
+    unfenced: dict[Flags, list[Places]] = {}
+    for store, load in unread:
+        unfenced.setdefault((tells[load], awaits[store]), []).append((store, load))
+    for flags, keys in unfenced.items():
+        left = _again(begun.state, run, np.zeros((0, 4), np.int64), flags)[1]
+        harmless |= dict.fromkeys(set(keys) - left.keys(), TOLD)
     for key, one in undecided.items():
         severity = "note" if key in harmless else "error"
         found = attrs.evolve(one.finding, severity=severity, message=one.finding.message + harmless.get(key, ""))
@@ -156,7 +167,7 @@ def give_up(launch: LaunchState) -> None:
             launch.findings.setdefault((RULE, one.finding.line, one.finding.column, "error"), one.finding)
 
 
-def _harmless(begun: LaunchState, run: Run) -> set[object]:
+def _harmless(begun: LaunchState, run: Run) -> set[Places]:
     """The races of which nothing that is read reaches a result."""
     reads = np.zeros((0, 4), np.int64)
     errors, left = usual, _ = _again(begun, run, reads)
@@ -175,14 +186,14 @@ def _harmless(begun: LaunchState, run: Run) -> set[object]:
 
 
 def _again(
-    begun: LaunchState, run: Run, reads: Array, *, fenced: bool = False
-) -> tuple[set[tuple[object, ...]], dict[object, Undecided]]:
-    """Run a launch again with what some reads find undefined, or with flags that are ``fenced``: the errors by place, and the races
-    of that kind left open."""
+    begun: LaunchState, run: Run, reads: Array, flags: Flags | None = None
+) -> tuple[set[tuple[object, ...]], dict[Places, Undecided]]:
+    """Run a launch again with what some reads find undefined, or with ``flags`` that order: the errors by place, and the races of
+    that kind left open."""
     state = begun.copy()
     state.settings = attrs.evolve(state.settings, on_finding="collect")
-    state.notes[AGAIN] = Again(reads[np.argsort(reads[:, 2], kind="stable")], fenced)
+    state.notes[AGAIN] = Again(reads[np.argsort(reads[:, 2], kind="stable")], flags)
     with contextlib.suppress(ExecutionError):  # the findings say so
         run(state)
     errors = {key for key, found in state.findings.items() if found.severity == "error"}
-    return errors, {key: one for key, one in state.notes[UNDECIDED].items() if bool(one.reads) is not fenced}
+    return errors, {key: one for key, one in state.notes[UNDECIDED].items() if bool(one.reads) is (flags is None)}
