@@ -109,7 +109,7 @@ def begin(launch: LaunchState) -> None:
 
 def waits_for_values(plan: KernelPlan) -> bool:
     """Whether a module has loads whose values go into flags, and flags that decide."""
-    return bool(all_found(plan, deciding) and all_found(plan, told))
+    return bool(all_found(plan, told) and all_found(plan, deciding))
 
 
 def row_readers(function: Function) -> Iterator[Span]:
