@@ -238,7 +238,7 @@ class Barriers(Watcher):
         """Start with no arrivals."""
         machine.batch.notes[ARRIVALS] = {}
 
-    def group_split(self, machine: Machine, group: Group, parts: tuple[Group, ...]) -> None:
+    def group_split(self, machine: Machine, group: Group, parts: tuple[Group, Group]) -> None:
         """Report an instruction with ``.uni`` that lanes of one warp leave for different places."""
         here = present(group)
         if "uni" not in here.op.modifiers or here.traits.ending is None:
