@@ -35,6 +35,17 @@ ADVICE = {
     IN_FLIGHT: WAIT_ADVICE,
     UNCOMMITTED: "execute wgmma.commit_group before wgmma.wait_group",
 }
+FROM_ACCUMULATOR = "it reads A from {}, the accumulator of a wgmma in flight"
+INTO_A = "it accumulates in {}, from which a wgmma in flight reads A"
+RESHAPED = "register {} was the accumulator of a wgmma of another shape, with no wgmma.fence since"
+AT_END = "the kernel ends with a wgmma that was never committed"
+UNCOVERED = "this wait does not cover a wgmma that was never committed; line {} uses its register {}"
+
+
+def touched(register: str, verb: str, line: int, *, accumulates: bool) -> tuple[str, str]:
+    """What is wrong with a register that is "read" or "written" while a wgmma ``accumulates`` in it or reads A from it, and advice."""
+    does, advice = ("accumulates in", WAIT_ADVICE + SERIALISED[verb]) if accumulates else ("reads A from", WAIT_ADVICE)
+    return f"register {register} is {verb} while the wgmma in line {line} is in flight, which {does} it", advice
 
 
 def is_mma(instruction: Instruction) -> bool:
@@ -195,8 +206,7 @@ class _Walk:
         if traits.leaves and self.facts.function.entry:
             lost = state.group_states.uncommitted
             if lost:
-                message = "the kernel ends with a wgmma that was never committed"
-                self._report(UNCOMMITTED, lost.bit_length() - 1, instruction, message)
+                self._report(UNCOMMITTED, lost.bit_length() - 1, instruction, AT_END)
 
     def _calls_wgmma(self, instruction: Instruction) -> bool:
         name = instruction.callee
@@ -205,8 +215,8 @@ class _Walk:
     def _issue(self, at: int, instruction: Instruction) -> None:
         state, (slots_d, slots_a) = self.state, operand_registers(instruction)
         for slots, uses, text in (
-            (slots_a, state.accumulates, "it reads A from {}, the accumulator of a wgmma in flight"),
-            (slots_d, state.reads, "it accumulates in {}, from which a wgmma in flight reads A"),
+            (slots_a, state.accumulates, FROM_ACCUMULATOR),
+            (slots_d, state.reads, INTO_A),
         ):
             early = ((r, state.in_flight(uses.get(r, 0))) for r in slots)
             register, wgmma = next(((r, w) for r, w in early if w is not None), (0, None))
@@ -228,11 +238,7 @@ class _Walk:
         else:
             other = next((r for r in slots_d if state.shapes.get(r, {shape}) != {shape}), None)
             if other is not None:
-                message = (
-                    f"register {self._name(other)} was the accumulator of a wgmma of another shape, with no wgmma.fence"
-                    " since"
-                )
-                self._report(FENCE, self.number[at], instruction, message)
+                self._report(FENCE, self.number[at], instruction, RESHAPED.format(self._name(other)))
         mine = 1 << self.number[at]
         state.group_states = state.group_states.issued(mine)
         for register in slots_d:
@@ -277,18 +283,13 @@ class _Walk:
         state, name = self.state, self._name(register)
         if state.group_states.only_lost >> wgmma & 1:
             place = max((w for w in self.waits if self.mmas[wgmma] < w < at), default=self.waits[0])
-            message = (
-                f"this wait does not cover a wgmma that was never committed; line {instruction.span.line} uses its"
-                f" register {name}"
+            self._report(
+                UNCOMMITTED, wgmma, self.facts.function.code[place], UNCOVERED.format(instruction.span.line, name)
             )
-            self._report(UNCOMMITTED, wgmma, self.facts.function.code[place], message)
         else:
-            accumulates = state.accumulates.get(register, 0) >> wgmma & 1
+            accumulates = bool(state.accumulates.get(register, 0) >> wgmma & 1)
             line = self.facts.function.code[self.mmas[wgmma]].span.line
-            message = f"register {name} is {verb} while the wgmma in line {line} is in flight, which" + (
-                " accumulates in it" if accumulates else " reads A from it"
-            )
-            advice = ADVICE[IN_FLIGHT] + (SERIALISED[verb] if accumulates else "")
+            message, advice = touched(name, verb, line, accumulates=accumulates)
             self._report(IN_FLIGHT, wgmma, instruction, message, advice=advice)
         if self.reporting:  # a missing wait once
             state.group_states = state.group_states.ended(EVERYBODY)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from warpsim.analysis.wgmma_order import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED, WAIT_ADVICE
+from warpsim.analysis import wgmma_order
+from warpsim.analysis.wgmma_order import ADVICE, FENCE, IN_FLIGHT, UNCOMMITTED
 from warpsim.machine.asynchrony.wgmma import RegisterAccesses
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import FunctionPlan, Issue
@@ -179,8 +180,7 @@ class WgmmaRegisters(Watcher):
         columns = group.selection.warpgroups
         lost = wgmma.issued[columns] > np.maximum(wgmma.ends[0, columns], known.ended[columns])
         if lost.any():
-            message = "the kernel ends with a wgmma that was never committed"
-            _fault(machine, group, UNCOMMITTED, message, known.last_issue, lost, columns)
+            _fault(machine, group, UNCOMMITTED, wgmma_order.AT_END, known.last_issue, lost, columns)
             known.ended[columns] = wgmma.issued[columns]
 
 
@@ -198,8 +198,8 @@ def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, column
     done, at = wgmma.done[columns], columns[None]
     tickets_of = wgmma.use(group.plan)
     for rows, tickets, what in (
-        (issue.rows_a, tickets_of.accumulator, "it reads A from {}, the accumulator of a wgmma in flight"),
-        (issue.rows_d, tickets_of.operand, "it accumulates in {}, from which a wgmma in flight reads A"),
+        (issue.rows_a, tickets_of.accumulator, wgmma_order.FROM_ACCUMULATOR),
+        (issue.rows_d, tickets_of.operand, wgmma_order.INTO_A),
     ):
         busy = tickets[rows[:, None], at] > done
         if busy.any():
@@ -228,8 +228,7 @@ def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, column
     other = (shape != 0) & (shape != known.shape_number(issue))
     if other.any():
         row = _first(issue.rows_d, other)
-        what = "was the accumulator of a wgmma of another shape, with no wgmma.fence since"
-        _fault(machine, group, FENCE, f"register {_name(group, row)} {what}", use.user[row], other, columns)
+        _fault(machine, group, FENCE, wgmma_order.RESHAPED.format(_name(group, row)), use.user[row], other, columns)
 
 
 def _early(
@@ -243,15 +242,11 @@ def _early(
     committed = np.maximum(wgmma.ends[0, columns], known.ended[columns])
     lost = busy & (tickets > committed) & (tickets <= known.waited[columns])
     if lost.any():
-        message = (
-            f"this wait does not cover a wgmma that was never committed; line {present(group).span.line} uses its"
-            f" register {name}"
-        )
+        message = wgmma_order.UNCOVERED.format(present(group).span.line, name)
         _fault(machine, group, UNCOMMITTED, message, user, lost, columns, place=known.waited_at)
         return
     accumulates = bool((wgmma.use(group.plan).accumulator[row, columns] > wgmma.done[columns]).any())
-    how, advice = ("accumulates in it", WAIT_ADVICE + SERIALISED[verb]) if accumulates else ("reads A from it", "")
-    message = f"register {name} is {verb} while the wgmma in line {user.span.line} is in flight, which {how}"
+    message, advice = wgmma_order.touched(name, verb, user.span.line, accumulates=accumulates)
     _fault(machine, group, IN_FLIGHT, message, user, busy, columns, advice=advice)
 
 
