@@ -252,6 +252,19 @@ def test_what_lanes_exchange_at_unlike_places(high, low, lanes):
     assert findings(body.replace("@%p1 mov", "mov")) == []
 
 
+@pytest.mark.parametrize("data", ["7", "%r8"])
+def test_a_register_in_two_roles(data):
+    """Data that lanes 0 to 15 have not written, in the register by which others name a lane."""
+    high, low = f"shfl.sync.idx.b32 %r5, {data}, %r8, 31, -1;", "shfl.sync.idx.b32 %r5, %r8, %r7, 31, -1;"
+    body = (
+        "setp.lt.u32 %p1, %r1, 16; mov.u32 %r7, 17; @!%p1 mov.u32 %r8, 3; @%p1 bra low;"
+        f"{high} bra met; low: {low} met: st.global.u32 [%rd4], %r5;"
+    )
+
+    assert [found[2] for found in findings(body)] == [ALL[16:]]
+    assert findings(body.replace("@!%p1 mov", "mov")) == []
+
+
 COPIES = {
     "shared": "st.shared.u32 [%r3], %r9;\nbar.sync 0; ld.shared.u32 %r4, [%r3]; st.global.u32 [%rd4], %r4;",
     "local": "st.local.u32 [t], %r9;\nld.local.u32 %r4, [t]; st.global.u32 [%rd4], %r4;",

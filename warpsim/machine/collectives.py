@@ -244,27 +244,27 @@ def _gathered(joint: Group, parts: list[Group], slices: list[Array], values: lis
 
 
 def _common(parts: list[Group]) -> Instruction:
-    """The instruction of groups at several places as one: an operand that is not alike in all of them is a register. Where none of
-    them has one, any other register of the function holds their constants."""
+    """The instruction of groups at several places as one: an operand that is not alike in all of them is a register, and no two are
+    the same one. Where the first of them has none, any other register of the function holds what they bring."""
     each = tuple(present(group) for group in parts)
     plan, first = parts[0].plan, each[0]
     known = plan.notes.setdefault(COMMON, {})
     key = tuple(map(id, each))
     if key not in known:
-        taken = {r for i in each for r in i.registers}
-        operands = []
-        for own in zip(*(i.operands for i in each), strict=True):
-            kinds = {(o.register is None, o.constant, o.special, o.negated) for o in own}
-            registers = (o.register for o in own if o.register is not None)
-            free = (r for r in plan.function.registers if r.index not in taken and r.type.bits == own[0].type.bits)
-            register = next(registers, None) or next(free, None)
-            if len(kinds) == 1 or register is None:
-                operands.append(own[0])
-                continue
-            taken.add(register.index)
-            operands.append(Operand(own[0].type, register))
         alike = len({(i.guard is None, i.guard is None or i.guard[1]) for i in each}) == 1
-        known[key] = attrs.evolve(first, operands=tuple(operands), guard=first.guard if alike else None)
+        guard = first.guard if alike else None
+        used, operands = set(() if guard is None else guard[:1]), []
+        for own in zip(*(i.operands for i in each), strict=True):
+            register = own[0].register
+            apart = len({(o.register is None, o.constant, o.special, o.negated) for o in own}) > 1
+            if apart if register is None else register in used:
+                others = (r for r in plan.function.registers if r not in used and r.index not in first.registers)
+                register = next((r for r in others if r.type.bits == own[0].type.bits), register)
+                apart = register is not None
+            if register is not None:
+                used.add(register)
+            operands.append(Operand(own[0].type, register) if apart else own[0])
+        known[key] = attrs.evolve(first, operands=tuple(operands), guard=guard)
     return known[key]
 
 
