@@ -149,7 +149,7 @@ def record(
     device = options.get("device") or kernel.module.device
     if not isinstance(device, Device):
         raise LaunchError(f"device must be a warpsim.Device, not {device!r}")
-    grid3, block3 = dims("grid", grid), dims("block", block)
+    folder, grid3, block3 = named(directory), dims("grid", grid), dims("block", block)
     with device.lock:
         launched = Description(kernel, args, device)
         try:
@@ -157,9 +157,9 @@ def record(
         except WarpsimError as problem:
             if not isinstance(problem, LaunchError):
                 with contextlib.suppress(LaunchError):  # report the launch's own failure instead
-                    launched.write(directory, grid3, block3, note, check or {}, options, None)
+                    launched.write(folder, grid3, block3, note, check or {}, options, None)
             raise
-        launched.write(directory, grid3, block3, note, check or {}, options, result)
+        launched.write(folder, grid3, block3, note, check or {}, options, result)
     return result
 
 
@@ -453,7 +453,7 @@ class Description:
 
     def write(
         self,
-        directory: str | os.PathLike[str],
+        folder: Path,
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         note: str,
@@ -471,7 +471,7 @@ class Description:
             raise LaunchError(f"check= names unknown buffers {', '.join(sorted(unknown))}; buffers: {', '.join(known)}")
         description = {
             "format": FORMAT,
-            "name": named(directory).name,
+            "name": folder.name,
             "origin": f"warpsim {VERSION}",
             "note": note,
             "entry": self.kernel.name,
@@ -487,7 +487,7 @@ class Description:
             "simulated": {"warpsim": VERSION, "device": self.device.target},
         }
         stdout = result.stdout if result is not None and result.stdout else None
-        write_case(directory, description, data, self.kernel.module.program.source, stdout)
+        write_case(folder, description, data, self.kernel.module.program.source, stdout)
 
     def describe(self, *, ended: bool) -> tuple[JsonObject, dict[str, Array]]:
         """Describe buffers, variables, parameters and arrays. ``ended``: the launch completed and has outputs."""
