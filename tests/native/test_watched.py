@@ -36,6 +36,17 @@ def test_a_later_launch_that_is_watched():
     assert watcher.count == 50
 
 
+def test_a_branch_that_lanes_promise_to_take_together():
+    """Lanes of a warp that part at one with .uni are found where code could run it."""
+    text = PTX.replace("@%q bra L;", "@%q bra L; setp.lt.u32 %q, %r4, 16; @%q bra.uni E; add.u32 %r1, %r1, 1; E:")
+    text = text.replace("%laneid;", "%laneid; mov.u32 %r4, %laneid;")
+    result = warpsim.load(text)["k"]((1,), (32,), (np.zeros(1, np.uint32),), engine="compiled", on_finding="collect")
+
+    assert [(f.rule, f.lanes) for f in result.findings if f.rule == "nonuniform-operand"] == [
+        ("nonuniform-operand", tuple(range(16)))
+    ]
+
+
 DOUBTFUL = """.version 8.0
 .target sm_80
 .address_size 64
