@@ -237,18 +237,19 @@ def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
     [(Policy.AUTO, [None, 0, 2]), (Policy.ASKED, [2, 0, 2]), (Policy.AT_ONCE, [0, 0, 0])],
 )
 def test_when_products_of_matrices_import_their_code(monkeypatch, tmp_path, policy, begins):
-    """Not in a first launch, which it would only hold up; after .02 seconds of products in a later one or a later process."""
+    """Not in a first launch, which it would only hold up; after .02 seconds of products in a later one or a later process,
+    or after 8."""
     matrices = SimpleNamespace(of=lambda instruction: lambda: "code", over=lambda: None)
     monkeypatch.setattr("warpsim.native.matrix.instructions.Matrices", lambda policy: matrices)
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
     taken = itertools.count()
     monkeypatch.setattr(costs, "spent", lambda: 0.015 * next(taken))
 
-    def launch(compiles=True):
+    def launch(text="a product", compiles=True):
         bodies = Bodies(policy, lambda: compiles)
         product, other = (
             SimpleNamespace(
-                op=SimpleNamespace(text="a product"),
+                op=SimpleNamespace(text=text),
                 traits=SimpleNamespace(matrix=matrix),
                 form=SimpleNamespace(function=lambda: "body"),
             )
@@ -265,6 +266,8 @@ def test_when_products_of_matrices_import_their_code(monkeypatch, tmp_path, poli
     assert [*found, launch()] == begins
     costs.account_of.cache_clear()
     assert launch(compiles=False) is None
+    account_of_product("a long one").interpreted = 8.0
+    assert launch("a long one") == 0
 
 
 def test_where_there_is_no_engine(clock):
