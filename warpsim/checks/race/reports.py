@@ -10,7 +10,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from warpsim.analysis.told import told
+from warpsim.analysis.flag_values import published
 from warpsim.analysis.verified_loads import guesses, tests
 from warpsim.checks.async_global import Use
 from warpsim.checks.cells import SHIFT, THREAD
@@ -101,7 +101,7 @@ class Doubt:
     reason: str = ""
     reader: Instruction | None = None
     reads: Array | None = None
-    told: bool = False
+    published: bool = False
 
     def lanes(self, group: Group, n_ctas: int) -> Array:
         """The lanes of a group that are its threads; ``alike``: and the same threads of all CTAs."""
@@ -141,7 +141,7 @@ class Reports:
             reason=race.reason,
             reader=reader,
             reads=race.reads,
-            told=self._is_told(machine, race, event),
+            published=self._is_published(machine, race, event),
         )
         reach = launch.levels[race.time] if race.was_write else level
         reads = reach and race.write != race.was_write
@@ -154,7 +154,7 @@ class Reports:
         else:
             self._fault(machine, group, doubt)
 
-    def _is_told(self, machine: Machine, race: Race, event: Instruction) -> bool:
+    def _is_published(self, machine: Machine, race: Race, event: Instruction) -> bool:
         """Whether a weak store races with an earlier load of one size, whose value goes into a flag."""
         launch = self.clocks.launch
         if (
@@ -168,7 +168,7 @@ class Reports:
         kinds = [i.op.get("type") for i in (event, launch.access(-1))]
         return (
             None not in kinds and kinds[0].bytes == kinds[1].bytes
-            and UNDECIDED in machine.launch.notes and is_found(machine.launch.plan, event, told)
+            and UNDECIDED in machine.launch.notes and is_found(machine.launch.plan, event, published)
         )  # fmt: skip
 
     def report_source(self, machine: Machine, group: Group, address: int, lanes: Array, use: Use) -> None:
@@ -223,7 +223,7 @@ class Reports:
         advice, place, other = ADVICES.get(reason, ADVICE), present(group), doubt.other
         again = machine.launch.notes.get(AGAIN)
         is_open = not reason or (again is not None and again.flags is not None)
-        if is_open and doubt.reader is not None and (doubt.reads is not None or doubt.told):
+        if is_open and doubt.reader is not None and (doubt.reads is not None or doubt.published):
             left = machine.launch.notes[UNDECIDED]
             key = place.span, doubt.reader.span
             if key not in left:

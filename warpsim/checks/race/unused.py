@@ -20,7 +20,7 @@ import attrs
 import numpy as np
 from attrs import field
 
-from warpsim.analysis.told import awaited, deciding, telling, told
+from warpsim.analysis.flag_values import awaited, deciding, published, publishing
 from warpsim.checks.race import RULE
 from warpsim.checks.race.found import all_found
 from warpsim.checks.undefined_products import Unfinished
@@ -39,7 +39,7 @@ from warpsim.records import define, frozen
 ROW = 16
 """Bytes of a row of an 8x8 matrix of 16-bit elements, which are read together."""
 UNUSED = "; what is read reaches no result"
-TOLD = "; but the value read goes into a flag that the writer waits for, so it can't be what is written"
+PUBLISHED = "; but the value read goes into a flag that the writer waits for, so it can't be what is written"
 Flags = tuple[frozenset[Span], frozenset[Span]]
 """The places of flags into which a value goes, and of those that a store waits for."""
 Run = Callable[[LaunchState], None]
@@ -109,7 +109,7 @@ def begin(launch: LaunchState) -> None:
 
 def waits_for_values(plan: KernelPlan) -> bool:
     """Whether a module has loads whose values go into flags, and flags that decide."""
-    return bool(all_found(plan, told) and all_found(plan, deciding))
+    return bool(all_found(plan, published) and all_found(plan, deciding))
 
 
 def row_readers(function: Function) -> Iterator[Span]:
@@ -144,13 +144,13 @@ def decide(launch: LaunchState, run: Run) -> None:
     harmless = dict.fromkeys(_harmless(begun.state, run) if len(undecided) > len(unread) else (), UNUSED)
     functions = launch.plan.program.functions.values()
     awaits = {s: frozenset(at for f in functions for at in awaited(f, s)) for s in {s for s, _ in unread}}
-    tells = {r: frozenset(at for f in functions for at in telling(f, r)) for r in {r for _, r in unread}}
+    publishes = {r: frozenset(at for f in functions for at in publishing(f, r)) for r in {r for _, r in unread}}
     unfenced: dict[Flags, list[Places]] = {}
     for store, load in unread:
-        unfenced.setdefault((tells[load], awaits[store]), []).append((store, load))
+        unfenced.setdefault((publishes[load], awaits[store]), []).append((store, load))
     for flags, keys in unfenced.items():
         left = _again(begun.state, run, np.zeros((0, 4), np.int64), flags)[1]
-        harmless |= dict.fromkeys(set(keys) - left.keys(), TOLD)
+        harmless |= dict.fromkeys(set(keys) - left.keys(), PUBLISHED)
     for key, one in undecided.items():
         severity = "note" if key in harmless else "error"
         found = attrs.evolve(one.finding, severity=severity, message=one.finding.message + harmless.get(key, ""))

@@ -123,7 +123,7 @@ class Context:
     limits: dict[int, int] = attrs.field(factory=dict)
 
 
-class OfThread(threading.local):
+class ThreadState(threading.local):
     """The state of a thread."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class Process:
         self.handles = Handles()
         self._contexts: list[Context] = []
         self.lock = threading.RLock()
-        self.thread = OfThread()
+        self.thread = ThreadState()
         self.addresses: dict[str, int] = {}
         self.caller: Callable[[], int] = int
         """Where in the program the call of the driver that is under way comes from."""

@@ -16,13 +16,13 @@ from warpsim.program.program import Function, Instruction
 STORES = Access.STORE, Access.ATOMIC
 
 
-def told(function: Function) -> set[Span]:
+def published(function: Function) -> set[Span]:
     """Places of weak loads whose value becomes part of what a strong store or atomic stores."""
     stored = {r for i in function.code if i.traits.order.strong for r in _stored(i)}
     return _loads(function, stored, strong=False)
 
 
-def telling(function: Function, load: Span) -> set[Span]:
+def publishing(function: Function, load: Span) -> set[Span]:
     """Places of strong stores and atomics of values in which what a load finds has a part."""
     code = function.code
     made = {r for i in code if i.span == load for r in i.writes}
