@@ -212,8 +212,8 @@ def _shadowed(machine: Machine, joint: Group, parts: list[Group], slices: list[A
     follow. Gives their names."""
     if not any(group.shadowed(present(group).registers) for group in parts):
         return set()
-    told = machine.hooks.shadows if machine.hooks.collective_joined is None else None
-    names = {name for group in parts for name in group.shadows if told is None or name in told}
+    wanted = machine.hooks.shadows if machine.hooks.collective_joined is None else None
+    names = {name for group in parts for name in group.shadows if wanted is None or name in wanted}
     guarded = common.guard is not None
     for operand, *own in zip(
         *(_sources(i, guarded=guarded) for i in (common, *(present(g) for g in parts))), strict=True

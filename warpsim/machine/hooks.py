@@ -183,15 +183,15 @@ def _listeners_of(
     listeners: tuple[tuple[tuple[str, ...], frozenset[str] | None], ...],
 ) -> tuple[list[tuple[int, str]], list[tuple[str, list[int]]], frozenset[str] | None]:
     """Of each listener's events and shadows: the events with one listener, behind its number; those with several, before theirs;
-    the shadows of which any is told, None for all."""
+    the shadows that any of them follows, None for all."""
     found: dict[str, list[int]] = {}
     for number, (names, _) in enumerate(listeners):
         for name in names:
             found.setdefault(name, []).append(number)
     alone = [(numbers[0], name) for name, numbers in found.items() if len(numbers) == 1]
     several = [(name, numbers) for name, numbers in found.items() if len(numbers) > 1]
-    told = [shadows for names, shadows in listeners if "shadowed_before" in names or "shadowed_after" in names]
-    return alone, several, None if None in told else frozenset().union(*filter(None, told))
+    followed = [shadows for names, shadows in listeners if "shadowed_before" in names or "shadowed_after" in names]
+    return alone, several, None if None in followed else frozenset().union(*filter(None, followed))
 
 
 def _all(calls: list[Callable[..., None]]) -> Callable[..., None]:
