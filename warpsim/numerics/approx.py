@@ -19,31 +19,31 @@ NAN, INF = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
 SIGN = np.uint32(0x80000000)
 
 
+PIECES = ("rcp", 128), ("ex2", 64), ("rsq", 128), ("sqrt", 128), ("lg2", 64), ("sin", 64), ("tanh", 51)
+"""The functions, and how many pieces each has, in the order of the file."""
+
+
 @lru_cache(maxsize=1)
-def coefficients() -> dict[str, Array]:
-    """Those of the functions' pieces, by their names."""
-    with np.load(Path(__file__).with_name("tables.npz"), allow_pickle=False) as stored:
-        return {name: stored[name].astype(np.int64) for name in stored.files}
+def coefficients() -> dict[str, tuple[Array, ...]]:
+    """Those of each function: constant, linear and quadratic, by piece."""
+    stored = np.load(Path(__file__).with_name("tables.npy")).astype(np.int64)
+    parts = iter(np.split(stored, np.cumsum([pieces for _, pieces in PIECES for _ in range(3)])))
+    return {name: (next(parts), next(parts), next(parts)) for name, _ in PIECES}
 
 
 @lru_cache(maxsize=1)
 def squares() -> Array:
     """The truncated square of every 17-bit number: partial products below 2^19 are dropped."""
-    x = np.arange(1 << 17, dtype=np.int64)
-    bits = [(x >> i) & 1 for i in range(17)]
-    total = np.zeros_like(x)
-    for i in range(17):
-        if 2 * i >= 19:
-            total += bits[i] << (2 * i)
-        for j in range(i + 1, 17):
-            if i + j + 1 >= 19:
-                total += (bits[i] & bits[j]) << (i + j + 1)
+    x, total = np.arange(1 << 17, dtype=np.int64), np.zeros(1, np.int64)
+    for n in range(17):  # products of the highest bit: with itself, and with each of the bits that are not dropped
+        cut = max(18 - n, 0)
+        above = x[: 1 << n] >> cut << cut + n + 1
+        total = np.concatenate([total, total + above + ((1 << 2 * n) if 2 * n >= 19 else 0)])
     return total >> 19
 
 
 def _interpolate(name: str, segment: Array, xl: Array, r: int, a: int, b: int) -> Array:
-    tables = coefficients()
-    c0, c1, c2 = (lookup(tables[f"{name}_C{k}"], segment) for k in range(3))
+    c0, c1, c2 = (lookup(table, segment) for table in coefficients()[name])
     return (c0 << 15) + r + a * c1 * xl + b * c2 * lookup(squares(), xl)
 
 
@@ -184,8 +184,7 @@ def tanh(x: Array) -> Array:
     k = lookup(_TANH_LOG, at)
     segment = lookup(_TANH_BASE, at) + (m >> (23 - k))
     xl = (m >> (6 - k)) & 0x1FFFF
-    tables = coefficients()
-    c0, c1, c2 = (lookup(tables[f"tanh_C{k}"], segment) for k in range(3))
+    c0, c1, c2 = (lookup(table, segment) for table in coefficients()["tanh"])
     s = (c0 << 17) + c1 * xl + 4 * c2 * lookup(squares(), xl)
     significand, field = _normalise(s, 127 - 41)
     out = _assemble(sign, field + np.minimum(b, 0), significand & 0x7FFFFF)
