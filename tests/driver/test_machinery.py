@@ -64,8 +64,8 @@ def test_calls_that_are_told(call, capfd, monkeypatch):
 
 @pytest.mark.parametrize("embedded", [False, True])
 def test_a_library_is_bound(call, monkeypatch, embedded):
-    """Each slot gets a function of C that leads here; the one behind them the address of what has interrupted a call. The end of
-    Python is waited for, unless that was done before the program began."""
+    """Each slot gets a function of C that leads here when it is first called; the one behind them the address of what has
+    interrupted a call. The end of Python is waited for, unless that was done before the program began."""
     monkeypatch.setattr(binding, "_BEHIND", [])
     monkeypatch.delenv("WARPSIM_PYTHON", raising=False)
     monkeypatch.setattr(PROCESS, "addresses", {})
@@ -76,8 +76,12 @@ def test_a_library_is_bound(call, monkeypatch, embedded):
     monkeypatch.setattr(binding.atexit, "register", ended.append)
     wanted = ["cuInit", "cuDriverGetVersion"]
     texts = [string(name) for name in wanted]
-    names, stubs, table = row(*map(ctypes.addressof, texts)), row(4096, 4112), row(*[0] * 6)
+    names, stubs, table = row(*map(ctypes.addressof, texts)), row(4096, 4112), row(*[0] * 8)
     binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
+    assert table[:2] == [0, 0]
+    for number in range(2):
+        ctypes.CFUNCTYPE(None, ctypes.c_uint64)(table[7])(number)
+        assert [slot != 0 for slot in table[:2]] == [True, number == 1]
     init, version = (
         ctypes.CFUNCTYPE(ctypes.c_uint64, kind)(at)
         for kind, at in zip((ctypes.c_uint32, ctypes.c_uint64), table[:2], strict=True)

@@ -48,6 +48,7 @@ class Behind(ctypes.Structure):
         ("inside", ctypes.c_uint64),
         ("current", ctypes.c_uint64),
         ("caller", ctypes.c_uint64),
+        ("fill", ctypes.c_uint64),
     )
 
 
@@ -60,13 +61,13 @@ def declared(library: str) -> dict[str, Call]:
 
 
 def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedded: bool) -> None:
-    """Connect a library's entry points to their functions.
+    """Connect a library's entry points to their functions, each when it is first called.
 
     Args:
         library: ``cuda`` or ``cudart``.
         names: address of ``count`` C strings' addresses.
         stubs: address of the entry points' addresses, in the same order.
-        table: address of the slots to fill, and of `Behind`.
+        table: address of the slots, and of `Behind`.
         count: the number of entry points.
         embedded: whether the program is not a Python program.
     """
@@ -79,15 +80,20 @@ def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedd
     _BEHIND.append(behind)
     if library == "cuda":
         PROCESS.caller = lambda: int(behind.caller)
-    for index, where in enumerate(array.from_address(names)):
-        name = ctypes.string_at(where).decode()
-        found = calls[name]
+    known = [ctypes.string_at(where).decode() for where in array.from_address(names)]
+    PROCESS.addresses.update(zip(known, entries, strict=True))
+
+    def fill(index: int) -> None:
+        found = calls[known[index]]
         made = ctypes.CFUNCTYPE(ctypes.c_uint64, *(TYPES.get(kind, ctypes.c_uint64) for kind in found.kinds))(
             guarded(found)
         )
         _KEPT.append(made)
         slots[index] = ctypes.cast(made, ctypes.c_void_p).value or 0
-        PROCESS.addresses[name] = entries[index]
+
+    filling = ctypes.CFUNCTYPE(None, ctypes.c_uint64)(fill)
+    _KEPT.append(filling)
+    behind.fill = ctypes.cast(filling, ctypes.c_void_p).value or 0
 
 
 def finish() -> None:

@@ -1,4 +1,4 @@
-/* libcuda.so.1 and libcudart.so: every entry point jumps through a table that Python fills at the first call.
+/* libcuda.so.1 and libcudart.so: every entry point jumps through a table; Python fills each slot at the first call there.
 
    Compiled once for each library with LIBRARY ("cuda" or "cudart") and CALLS (the list of entry points, a file of lines
    CALL(number of 64-bit arguments, name)). In a Python process the interpreter that runs is used; elsewhere libpython is
@@ -21,7 +21,8 @@ enum {
     CLOSED,    /* the thread that is about to end Python: from then on, no other's calls go there, */
     INSIDE,    /* how many calls have gone there and not come back, */
     CURRENT,   /* the context that is current in that thread, */
-    CALLER,    /* and where the call comes from */
+    CALLER,    /* where the call comes from, */
+    FILL,      /* and the function that fills the slot with a number */
     SLOTS,
     COUNT = INTERRUPT
 };
@@ -145,6 +146,13 @@ static u let_go(Held held, u result)
     return result;
 }
 
+static u function_at(int number)
+{
+    while (!table[number]) /* again if Ctrl-C came in between */
+        ((void (*)(u))table[FILL])(number);
+    return table[number];
+}
+
 #define P0 void
 #define P1 u a
 #define P2 P1, u b
@@ -189,7 +197,7 @@ static u let_go(Held held, u result)
             return late(#name, (const u[]){0, A##n}); \
         Held held = hold(); \
         table[CALLER] = (u)(uintptr_t)__builtin_return_address(0); \
-        u result = let_go(held, ((u(*)(P##n))table[AT_##name])(A##n)); \
+        u result = let_go(held, ((u(*)(P##n))function_at(AT_##name))(A##n)); \
         leave(); \
         return result; \
     }
