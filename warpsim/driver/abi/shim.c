@@ -341,7 +341,10 @@ static void begin(void)
              " from importlib.util import find_spec, module_from_spec, spec_from_file_location\n"
              " paths = [p for p in os.environ.get('WARPSIM_PATH', '').split(':') if p]\n"
              " more = [p for p in paths if p not in sys.path]\n"
-             " if %d: sys.path[:0] = more\n"
+             " if %d:\n"
+             "  import gc\n"
+             "  gc.set_threshold(200_000)\n" /* as `warpsim.cli`: hardly any of what a process that starts makes is garbage */
+             "  sys.path[:0] = more\n"
              " elif not all(map(find_spec, ('numpy', 'ml_dtypes', 'attrs'))): sys.path += more\n"
              " if paths and 'warpsim' not in sys.modules:\n" /* this one, whatever the program's Python has */
              "  home = os.path.join(paths[0], 'warpsim')\n"
