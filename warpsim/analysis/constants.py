@@ -67,13 +67,21 @@ UNITS: dict[str, tuple[Callable[..., Array], Callable[..., Array] | None]] = {
 """The function unit, rounded correctly, and what the assembler computes around it: without .ftz, or always."""
 
 
-def fold(function: Function) -> Function:
-    """Replace approximations, products and sums by the values that the assembler computes."""
-    if not any(_shows(i.op, i.traits.contraction) for i in function.code):
-        return function
+Change = tuple[str, int, int]
+"""What the assembler computes of an instruction (`_CHANGES`), by which source, and the bits of the result or that operand."""
+
+
+def constants(function: Function) -> dict[int, Change]:
+    """Approximations, products and sums of which the assembler computes something visible, by place."""
+    shown = any(_shows(i.op, i.traits.contraction) for i in function.code)
+    return Constants(function).changes if shown else {}
+
+
+def fold(function: Function, found: Mapping[int, Change]) -> Function:
+    """Replace `constants` by what the assembler computes."""
     code = list(function.code)
-    for at, (change, bits) in Constants(function).changes.items():
-        code[at] = change(code[at], bits)
+    for at, (kind, source, bits) in found.items():
+        code[at] = _CHANGES[kind](code[at], source, bits)
     return rewritten(function, code)
 
 
@@ -87,17 +95,16 @@ def _shows(op: Op, contraction: Contraction | None) -> bool:
     return "approx" in op.modifiers or op.text.startswith(("div.full", "mul.ftz.sat"))
 
 
-def _constant(instruction: Instruction, bits: int) -> Instruction:
+def _constant(instruction: Instruction, source: int, bits: int) -> Instruction:
     """The instruction with a constant result, which no longer counts as a product or sum."""
-
     value = _array(bits, instruction.operands[0].type)
     form = instruction.form.replaced(function=lambda op, *sources: value)
     return attrs.evolve(instruction, form=form, traits=PLAIN)
 
 
-def _by_constant(instruction: Instruction, bits: int) -> Instruction:
+def _by_constant(instruction: Instruction, source: int, bits: int) -> Instruction:
     """A quotient by a constant: the assembler computes the reciprocal."""
-    divisor, factors = _array(bits, instruction.operands[2].type), instruction.traits.factors
+    divisor, factors = _array(bits, instruction.operands[source].type), instruction.traits.factors
     meaning = _meaning(instruction)
     assert factors is not None
     return attrs.evolve(
@@ -107,7 +114,7 @@ def _by_constant(instruction: Instruction, bits: int) -> Instruction:
     )
 
 
-def _times_one(source: int, instruction: Instruction, factor: int) -> Instruction:
+def _times_one(instruction: Instruction, source: int, factor: int) -> Instruction:
     """A product or quotient by one or minus one: no product that could be fused, but what it is made of still can."""
     operand = instruction.operands[source]
     constant = _array(factor, operand.type)
@@ -121,6 +128,7 @@ def _times_one(source: int, instruction: Instruction, factor: int) -> Instructio
     return attrs.evolve(found, traits=attrs.evolve(found.traits, contraction=kind))
 
 
+_CHANGES = {"constant": _constant, "by constant": _by_constant, "times one": _times_one}
 CHAIN = 8
 """So many instructions that make one constant are followed."""
 PARTLY = frozenset(("and", "or", "mul", "xor", "selp", "slct"))
@@ -151,8 +159,7 @@ class Constants:
             given = list(range(len(function.registers)))
         self.often = written_often(function) | set(given)
         self.once: State = {}
-        self.changes: dict[int, tuple[Callable[[Instruction, int], Instruction], int]] = {}
-        """Places where the assembler computes something visible: the transformation of the instruction, and its bits."""
+        self.changes: dict[int, Change] = {}
         self.before: list[State | None] = [None] * len(self.blocks)
         if self.blocks:
             self.before[self.place[0]] = dict.fromkeys(given)
@@ -261,13 +268,13 @@ class Constants:
         instruction = self.function.code[at]
         self.changes.pop(at, None)
         if made is not None:
-            self.changes[at] = _constant, made[0]
+            self.changes[at] = "constant", 0, made[0]
         elif (found := self._one(instruction, state)) is not None:
-            self.changes[at] = functools.partial(_times_one, found[0]), found[1]
+            self.changes[at] = "times one", *found
         elif instruction.form.root == "div" and self.computed[at]:
             divisor = self._operand(instruction.operands[2], state)
             if divisor is not None:
-                self.changes[at] = _by_constant, divisor
+                self.changes[at] = "by constant", 2, divisor
 
     def _one(self, instruction: Instruction, state: State) -> tuple[int, int] | None:
         """The source that an instruction multiplies or divides by one or minus one, and that factor."""

@@ -23,7 +23,7 @@ ptxas does this for the output of any compiler, so the GPU's bits are those of t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -41,17 +41,26 @@ Held = tuple[Operand, str]
 """A register with the value that another holds, and the negation that lies between them, if any."""
 
 
-def drop_identities(function: Function) -> Function:
-    """Replace minima and maxima of one value, and negations of negations, by their sources."""
-    if (REPEATED | NEGATED).isdisjoint([i.op.text for i in function.code]):
-        return function
+def identities(function: Function) -> dict[int, int]:
+    """Minima and maxima of one value, and negations of negations, by place, and the registers that the assembler uses instead."""
+    found: dict[int, int] = {}
+    if not (REPEATED | NEGATED).isdisjoint([i.op.text for i in function.code]):
+        for block in blocks_of(function, entered=True)[0]:
+            found |= _identities(function.code, block)
+    return found
+
+
+def drop_identities(function: Function, found: Mapping[int, int]) -> Function:
+    """Replace `identities` by their sources."""
     code = list(function.code)
-    for block in blocks_of(function, entered=True)[0]:
-        _drop(code, block)
+    for at, register in found.items():
+        source = Operand(code[at].operands[1].type, function.registers[register])
+        code[at] = identity(code[at], source, _flushed(code[at]))
     return rewritten(function, code)
 
 
-def _drop(code: list[Instruction], block: Block) -> None:
+def _identities(code: Sequence[Instruction], block: Block) -> dict[int, int]:
+    dropped: dict[int, int] = {}
     held: dict[int, Held] = {}
     holders: dict[int, list[int]] = {}  # of each register's value; also some that have been overwritten since
     for at in range(block.first, block.last):
@@ -59,7 +68,7 @@ def _drop(code: list[Instruction], block: Block) -> None:
         found = _held(instruction, held)
         source = None if found is None else _dropped(instruction, found)
         if source is not None:
-            code[at] = identity(instruction, source, _flushed(instruction))
+            (dropped[at],) = source.registers
         writes = instruction.writes
         for register in writes:
             held.pop(register, None)
@@ -72,6 +81,7 @@ def _drop(code: list[Instruction], block: Block) -> None:
         if kept not in writes:
             held[writes[0]] = found
             holders.setdefault(kept, []).append(writes[0])
+    return dropped
 
 
 def _held(instruction: Instruction, held: dict[int, Held]) -> Held | None:
@@ -118,14 +128,13 @@ def identity(instruction: Instruction, source: Operand, meaning: Body | None = N
 
 @define(eq=False)
 class _Product:
-    """A product in the code: factors, type and flushing, uses as (sum, operand, negated), what the factors are
-    ``made_of``, whether they have been ``written`` since, whether a sum would use it ``late``, after that, and whether a
+    """A product in the code: factors, type and flushing, uses as (sum, operand, negated), whether its factors have been
+    ``written`` since, whether a sum would use it ``late``, after that, and whether a
     branch of the assembler's own keeps it ``separated`` from what follows."""
 
     at: int
     factors: tuple[Operand, ...]
     kind: tuple[str, ...]
-    made_of: Callable[..., tuple[Array, Array]] | None = None
     uses: list[tuple[int, int, bool]] = attrs.Factory(list)
     fusible: bool = True
     written: bool = False
@@ -137,61 +146,77 @@ _Held = tuple[_Product, bool, int]
 """The product that a register holds, whether negated, and through how many operations that flush."""
 
 
-def contract(function: Function) -> Function:
-    """Replace every sum that the assembler fuses by the fused form."""
+Fusion = tuple[int, int, int, bool, bool, bool]
+"""The places of a sum and of its product, which operand that is, whether negated; whether the product's factors are overwritten
+before a sum, and whether the sum stands in a later block."""
+
+
+def fusions(function: Function) -> list[Fusion]:
+    """The sums that the assembler fuses with a product."""
     if not any(i.traits.contraction is Contraction.PRODUCT and _kind(i) for i in function.code):
-        return function
-    code, registers = list(function.code), list(function.registers)
+        return []
+    found: list[Fusion] = []
     blocks, _ = blocks_of(function, entered=True)
-    across = False
-    """Whether a sum has a product of an earlier block; in its own block, its factors are read, and the product is written."""
     for run in _runs(blocks):
         live = {r for s in run[-1].successors for r in blocks[s].live_in}
         if KEEP in function.directives and not run[-1].successors:
             live.update(range(len(function.registers)))
         for at, (product, operand, negative) in _fusions(function, run, live).items():
-            if product.late:
-                code[product.at] = _keep_factors(code[product.at], product, registers)
-            code[at] = _sum(code[at], product, operand, negative=negative)
-            across = across or any(product.at < block.first <= at for block in run)
-    return rewritten(function, code, registers[len(function.registers) :], lives=not across)
+            across = any(product.at < block.first <= at for block in run)
+            found.append((at, product.at, operand, negative, product.late, across))
+    return found
 
 
-def _keep_factors(instruction: Instruction, product: _Product, registers: list[Register]) -> Instruction:
-    """Make the mul of a product keep its factors in new registers, because they are overwritten before a sum uses them."""
-    product.late = False
+def contract(function: Function, found: Sequence[Fusion]) -> Function:
+    """Replace the sums of `fusions` by the fused form."""
+    code, registers = list(function.code), list(function.registers)
+    factors: dict[int, tuple[Operand, ...]] = {}
+    for at, product, operand, negative, late, _ in found:
+        if product not in factors:
+            factors[product] = code[product].operands[1:]
+            if late:
+                code[product], factors[product] = _keep_factors(code[product], registers)
+        code[at] = _sum(code[at], code[product], factors[product], operand, negative=negative)
+    # in its own block, the product's factors are read, and the product is written: liveness stays
+    lives = not any(across for *_, across in found)
+    return rewritten(function, code, registers[len(function.registers) :], lives=lives)
+
+
+def _keep_factors(instruction: Instruction, registers: list[Register]) -> tuple[Instruction, tuple[Operand, ...]]:
+    """A product that keeps its factors in new registers, because they are overwritten before a sum uses them; and the factors there."""
     form, plain = instruction.form, instruction.form.function
-    kept = []
-    for k, factor in enumerate(product.factors):
+    d, *factors = instruction.operands
+    places = {}
+    for k, factor in enumerate(factors):
         old = factor.register
         if old is not None:
             registers.append(Register(f"{old.name} in line {instruction.span.line}", len(registers), old.type))
-            kept.append((k, Operand(factor.type, registers[-1])))
-    places = dict(kept)
-    product.factors = tuple([places.get(k, factor) for k, factor in enumerate(product.factors)])
+            places[k] = Operand(factor.type, registers[-1])
 
     def function(op: Op, *factors: Array) -> tuple[Array, ...]:
         return (plain(op, *factors), *[factors[k] for k in places])
 
-    n_dest = 1 + len(kept)
+    n_dest = 1 + len(places)
     specs = (*[form.operands[0]] * n_dest, *form.operands[1:])
     form = form.replaced(function=function, n_dest=n_dest, operands=specs)
-    d, *rest = instruction.operands
-    return attrs.evolve(instruction, form=form, operands=(d, *places.values(), *rest))
+    made = attrs.evolve(instruction, form=form, operands=(d, *places.values(), *factors))
+    return made, tuple([places.get(k, factor) for k, factor in enumerate(factors)])
 
 
-def _sum(instruction: Instruction, product: _Product, operand: int, *, negative: bool) -> Instruction:
-    """The fused form of an add or sub that has the product as an operand."""
+def _sum(
+    instruction: Instruction, product: Instruction, factors: tuple[Operand, ...], operand: int, *, negative: bool
+) -> Instruction:
+    """The fused form of an add or sub that has a product with these factors as an operand."""
     d, *terms = instruction.operands
     minus = instruction.traits.contraction is Contraction.DIFFERENCE
     function = fused(
-        product.kind[-1],
-        product.made_of,
+        _kind(product)[-1],
+        product.traits.factors,
         negative_product=negative ^ (minus and operand == 1),
         negative_sum=minus and operand == 0,
     )
-    form = _fused_form(instruction.form, function, len(product.factors) + 1)
-    return attrs.evolve(instruction, form=form, operands=(d, *product.factors, terms[1 - operand]))
+    form = _fused_form(instruction.form, function, len(factors) + 1)
+    return attrs.evolve(instruction, form=form, operands=(d, *factors, terms[1 - operand]))
 
 
 @functools.lru_cache(maxsize=256)
@@ -296,7 +321,7 @@ class _Products:
         """Note a product, which its destination holds from now on."""
         reads, writes = instruction.reads, instruction.writes
         over = bool(set(reads) & set(writes))
-        product = _Product(at, instruction.operands[1:], kind, instruction.traits.factors, written=over)
+        product = _Product(at, instruction.operands[1:], kind, written=over)
         self.holds[writes[0]] = product, False, 0
         for factor in product.factors:
             for r in factor.registers:

@@ -57,6 +57,13 @@ def blocks_of(function: Function, *, entered: bool = False) -> tuple[list[Block]
     return _copies(found.blocks), dict(found.place)
 
 
+def give_blocks(function: Function, blocks: Sequence[tuple[int, int, tuple[int, ...], frozenset[int]]]) -> None:
+    """Say what the blocks of a function are, each with its first and last instruction, successors and ``live_in``."""
+    made = [Block(first, last, at, after, live) for at, (first, last, after, live) in enumerate(blocks)]
+    flow = _Flow(tuple(made), {block.first: block.index for block in made}, alive=True)
+    object.__setattr__(function, "flow", flow)
+
+
 def rewritten(
     function: Function, code: Sequence[Instruction], registers: Sequence[Register] = (), *, lives: bool = False
 ) -> Function:

@@ -14,7 +14,7 @@ In loops that the assembler unrolls, and where it joins values otherwise, it may
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -27,14 +27,18 @@ from warpsim.program.program import Function, Instruction, Operand
 MERGED, PARAMETER, LITERAL = 1 << 40, 1 << 41, 1 << 42
 
 
-def order_operands(function: Function) -> Function:
-    """Exchange the operands of f64 operations where the assembler does."""
+def exchanges(function: Function) -> list[int]:
+    """The places of f64 operations whose operands the assembler exchanges."""
     if not any(i.traits.sorts and _is_sorted(i) for i in function.code):
-        return function
+        return []
+    return [at for at, (first, second) in _Values(function).ranks() if first > second]
+
+
+def order_operands(function: Function, found: Sequence[int]) -> Function:
+    """Exchange the operands of `exchanges`."""
     code = list(function.code)
-    for at, (first, second) in _Values(function).ranks():
-        if first > second:
-            code[at] = _exchanged(code[at])
+    for at in found:
+        code[at] = _exchanged(code[at])
     return rewritten(function, code)
 
 

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from warpsim.analysis.constants import fold
-from warpsim.analysis.contraction import contract, drop_identities
+from warpsim.analysis.assembled import assembled
 from warpsim.analysis.flow import Block, calls_into, polling_functions
 from warpsim.analysis.loops import CLOCKS, Clocks, Loop, clock_readers, loop_at
-from warpsim.analysis.operand_order import order_operands
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending, Family
@@ -163,7 +161,7 @@ class FunctionPlan:
 
     def __init__(self, function: Function, kernel: KernelPlan) -> None:
         if not kernel.program.debug:
-            function = order_operands(contract(fold(drop_identities(function))))
+            function = assembled(function)
         self.function = function
         self.name = function.name
         self.kernel = kernel

@@ -325,6 +325,8 @@ class Function:
     linkage: str | None = None
     noreturn: bool = False
     samples: Callable[[], tuple[Instruction, ...]] | None = attrs.field(default=None, repr=False)
+    stored: str | None = attrs.field(default=None, repr=False)
+    """The name under which `warpsim.program.stored` keeps its code."""
     flow: Any = attrs.field(default=None, init=False, repr=False)
     """Its blocks, cached by `warpsim.analysis.flow.blocks_of`."""
 
@@ -362,7 +364,7 @@ class Function:
     def with_code(self, code: Iterable[Instruction], registers: Iterable[Register] = ()) -> Function:
         """The function with other instructions, and with further ``registers`` behind its own."""
         body = Body((*self.registers, *registers), tuple(code), self.labels)
-        return attrs.evolve(self, made=lambda: body, samples=None)
+        return attrs.evolve(self, made=lambda: body, samples=None, stored=None)
 
 
 @frozen

@@ -43,8 +43,8 @@ from warpsim.program.uses import uses_of
 from warpsim.ptx.ast import Section
 from warpsim.types import TYPES, ScalarType, StateSpace
 
-_PARTS = ("", "graph", "isa", "layout", "numerics", "program", "ptx")
-"""The folders of the package whose files decide what is read."""
+_PARTS = ("", "analysis", "graph", "isa", "layout", "numerics", "program", "ptx")
+"""The folders of the package whose files decide what is read, and what is derived of it."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -81,12 +81,14 @@ def find(name: str, text: str, again: Callable[[], Program]) -> Program | None:
 
     def found_again(function: Function) -> Function:
         called = function.name
+        stored = digest(name, called)
 
         def body() -> Body:
-            found = _read(digest(name, called))
+            found = _read(stored)
             return found if isinstance(found, Body) else again().functions[called].body
 
-        return attrs.evolve(function, made=once(body), samples=function.samples and (lambda: samples()[called]))
+        samples_of = function.samples and (lambda: samples()[called])
+        return attrs.evolve(function, made=once(body), samples=samples_of, stored=stored)
 
     functions = {called: found_again(function) for called, function in program.functions.items()}
     return attrs.evolve(program, functions=functions, source=text, lines=tuple(text.split("\n")))
@@ -107,15 +109,28 @@ def keep(name: str, program: Program) -> Program:
         return program
 
     def kept(function: Function) -> Function:
+        stored = digest(name, function.name)
+
         def body() -> Body:
             made = function.made()
             with suppress(_Unkept):
-                write_object(digest(name, function.name), _dumped(made))
+                write_object(stored, _dumped(made))
             return made
 
-        return attrs.evolve(function, made=once(body))
+        return attrs.evolve(function, made=once(body), stored=stored)
 
     return attrs.evolve(program, functions={called: kept(function) for called, function in functions.items()})
+
+
+def find_derived(function: Function, what: str) -> object:
+    """What an earlier process kept of a function; None if there is nothing."""
+    return None if function.stored is None else _read(digest(function.stored, what))
+
+
+def keep_derived(function: Function, what: str, made: object) -> None:
+    """Keep what is derived of a function's code, if that is kept: numbers, texts, and lists of them."""
+    if function.stored is not None:
+        write_object(digest(function.stored, what), _dumped(made))
 
 
 def _later() -> NoReturn:
