@@ -14,6 +14,7 @@ import pytest
 
 import warpsim
 from warpsim import owned
+from warpsim.analysis import assembled, flow
 from warpsim.analysis.strict import check_program
 from warpsim.cache import digest, write_object
 from warpsim.isa.spec import REGISTRY
@@ -146,6 +147,45 @@ def test_later_processes_read_nothing(as_later):
 def damaged(data: bytes) -> bytes:
     """Data whose last bit is another."""
     return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def test_what_the_assembler_makes_is_kept(as_later, monkeypatch):
+    """A later process finds what is dropped, folded, fused (also with factors that are overwritten) and exchanged, and the blocks."""
+    body = """add.f32 %f4, %f4, %f3;
+	neg.f32 %f5, %f1; neg.f32 %f6, %f5; mul.rn.f32 %f7, %f6, 0f3F800000; ex2.approx.f32 %f8, 0f3F000000;
+	mul.f64 %fd3, %fd2, %fd1; st.global.f64 [%rd1+16], %fd3;
+	st.global.v4.f32 [%rd1], {%f4, %f6, %f7, %f8};
+	ret;"""
+    text = TEXT.replace(".reg .b32 %r<4>;", ".reg .b32 %r<4>; .reg .f32 %f<9>; .reg .f64 %fd<4>;").replace(
+        "st.global.u32 [%rd2], %r1;\n\tret;",
+        "ld.global.v2.f64 {%fd1, %fd2}, [%rd1]; ld.global.v4.f32 {%f1, %f2, %f3, %f5}, [%rd1];\n\tmul.f32 %f4, %f1, %f2;\n"
+        "\tmov.f32 %f1, %f3;\nnext:\n\t" + body,
+    )
+
+    def ran():
+        kernel = warpsim.load(text)["k"]
+        x = np.array([1.1, -2.7, 3.3, 0.1, 5, 6], np.float32)
+        kernel((1,), (1,), (x,))
+        plan = kernel.module.image(kernel.module.device).plan("k").main
+        code = [(i.text, i.operands, i.reads, i.writes, i.traits.contraction) for i in plan.function.code]
+        return (
+            x.tobytes(),
+            code,
+            [(b.first, b.last, b.successors, b.live_in) for b in plan.flow],
+            plan.function.registers,
+        )
+
+    first = ran()
+    as_later()
+    for number in range(4):
+        fail = (lambda function: pytest.fail("it was to come from the disk"), assembled.PASSES[number][1])
+        monkeypatch.setattr(assembled, "PASSES", (*assembled.PASSES[:number], fail, *assembled.PASSES[number + 1 :]))
+    monkeypatch.setattr(flow, "_ordered", lambda function: pytest.fail("its blocks were to come from the disk"))
+    assert ran() == first
+    ((changes, _),) = [
+        stored.find_derived(function, "assembled") for function in load.program_of(text, "<ptx>").functions.values()
+    ]
+    assert all(changes)
 
 
 @pytest.mark.parametrize("damage", [damaged, lambda data: data[: len(data) // 2], lambda data: b""])
