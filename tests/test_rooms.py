@@ -85,7 +85,6 @@ def test_a_region():
     from warpsim.native.runtime.inputs import input_kind, values_of
     from warpsim.native.runtime.lane_tables import tables_of
     from warpsim.native.runtime.run import Runner
-    from warpsim.native.runtime.scratch import Scratch
 
     state, data = launch_of(SQUARES)
     machine, group = machine_of(state)
@@ -96,7 +95,7 @@ def test_a_region():
         emit(traces, region, tuple(input_kind(v, tables.row) for v in values), Variant(True, tables.row))
     )
 
-    outcome = Runner(Scratch()).run(machine, group, code, tables, values, limit=1, back_edges=1)
+    outcome = Runner().run(machine, group, code, tables, values, limit=1, back_edges=1)
 
     assert outcome is Outcome.DONE
     assert data.view(np.uint32).tolist() == EXPECTED

@@ -6,9 +6,9 @@ import os
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 import numpy as np
@@ -29,12 +29,12 @@ from warpsim.layout.textures import KINDS
 from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.engine import Progress, opcodes_of, run
 from warpsim.machine.fidelity import Executed, Fidelity
-from warpsim.machine.plan import Image
+from warpsim.machine.plan import Image, KernelPlan
 from warpsim.machine.state.global_memory import CONST_ADDRESS, SHARED_WINDOW
-from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.launch import Dims, LaunchState, Settings
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.watcher import Watcher
-from warpsim.native.tiering.eligibility import compiled_for
+from warpsim.native.tiering.eligibility import compiled_for, keep_straight, straight_for
 from warpsim.numerics.arrays import Array
 from warpsim.program.load import program_of
 from warpsim.program.program import Function, Program, Variable
@@ -42,6 +42,10 @@ from warpsim.records import frozen
 from warpsim.types import TYPES, StateSpace
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from warpsim.native.tiering.eligibility import DeferredEngine
+    from warpsim.native.tiering.engine import CompiledEngine
     from warpsim.observe.accuracy import Accuracy
     from warpsim.observe.accuracy_report import AccuracyReport
     from warpsim.observe.profiler import Profiler
@@ -133,6 +137,53 @@ def result_of(
         Fidelity(dict(state.counts), state.device.sm),
         accuracy,
     )
+
+
+def _run_whole(
+    state: LaunchState,
+    looking: Sequence[Watcher],
+    stdout: Callable[[str], object],
+    progress: Progress | None,
+    engine: str,
+    *,
+    joins: bool,
+) -> CompiledEngine | DeferredEngine | None:
+    """Run a launch in one piece; returns the code that it ran."""
+    seeing, timing = [*watchers_of(state), *looking], defaults.current.timing
+    code = compiled_for(engine, seeing, state, joins=joins)
+    (run if timing is None else timing.run)(state, seeing, stdout, progress, code)
+    return code
+
+
+def _divided(
+    state: LaunchState,
+    pool: Executor,
+    n_workers: int,
+    stdout: Callable[[str], object],
+    progress: Progress | None,
+    engine: str,
+) -> bool:
+    """Run a launch in parts; False if it has to be run in one piece, and nothing was run."""
+    from warpsim.parallel.divide import divided
+
+    measured = defaults.current.timing is not None
+    return not (measured or state.schedule) and divided(state, pool, n_workers, stdout, progress, engine)
+
+
+class _Given(NamedTuple):
+    """What a launch is given, checked."""
+
+    plan: KernelPlan
+    grid: Dims
+    block: Dims
+    params: bytes
+    settings: Settings
+    order: Schedule | None
+
+    def begin(self, device: Device) -> LaunchState:
+        """The launch, before its first step."""
+        plan, grid, block, params, settings, order = self
+        return LaunchState(plan, grid, block, params, device.memory, device.spec, settings, schedule=order)
 
 
 class Kernel:
@@ -254,30 +305,24 @@ class Kernel:
         )
         engine = chosen_engine(engine)
         pool, n_workers = workers_of(device, workers, executor, engine)
-        if pool is not None:
-            from warpsim.parallel.divide import divided
-
         mapped: list[int] = []
+        accuracy: Accuracy | None = None
+        plain = nobody and not profiler and shadow is None and pool is None and progress is None
+        may_go_straight = plain and defaults.current.timing is None and engine != "interpreter"
         started = time.perf_counter()
         with device.lock:  # launches on one device are ordered
             try:
-                state = self.begin(grid, block, args, mapped, device, options)
-                accuracy = accuracy_of(shadow, state.settings.checks)
-                looking = [*watchers, *([profiler] if profiler else []), *([accuracy] if accuracy else [])]
+                given = self._given(grid, block, args, mapped, device, options)
+                straight = straight_for(given.plan, given.settings) if may_go_straight else None
+                state = given.begin(device) if straight is None else straight.launch
                 try:
-                    if (
-                        pool is None
-                        or looking
-                        or defaults.current.timing is not None
-                        or state.schedule
-                        or not divided(state, pool, n_workers, stdout, progress, engine)
-                    ):
-                        seeing = [*watchers_of(state), *looking]
-                        code = compiled_for(engine, seeing, state, joins=not watchers)
-                        if defaults.current.timing is None:
-                            run(state, seeing, stdout, progress, code)
-                        else:
-                            defaults.current.timing.run(state, seeing, stdout, progress, code)
+                    if straight is None or not straight.run(given.params):
+                        state = state if straight is None else given.begin(device)
+                        accuracy = accuracy_of(shadow, state.settings.checks)
+                        looking = [*watchers, *([profiler] if profiler else []), *([accuracy] if accuracy else [])]
+                        if pool is None or looking or not _divided(state, pool, n_workers, stdout, progress, engine):
+                            code = _run_whole(state, looking, stdout, progress, engine, joins=not watchers)
+                            keep_straight(state, code if may_go_straight else None)
                 finally:
                     for listener in defaults.listeners:
                         listener(state)
@@ -304,6 +349,12 @@ class Kernel:
     ) -> LaunchState:
         """Set up a launch, before its first step. Adds the addresses of mapped arguments to ``mapped``; the caller
         holds the device's lock."""
+        return self._given(grid, block, args, mapped, device, options).begin(device)
+
+    def _given(
+        self, grid: Dim, block: Dim, args: Arguments, mapped: list[int], device: Device, options: Options
+    ) -> _Given:
+        """What a launch is given, checked."""
         grid3, block3, directives = dims("grid", grid), dims("block", block), self.function.directives
         if "blocksareclusters" in directives:  # the grid has clusters (PTX ISA 11.8.1)
             x, y, z = dims(".reqnctapercluster", [int(v) for v in directives["reqnctapercluster"]])
@@ -313,8 +364,7 @@ class Kernel:
         order = None if seed is None else Schedule.of(integer("schedule", seed))
         plan = self.module.image(device).plan(self.name)
         settings = self._options.settings(plan, device, (grid3, block3), options, order)
-        params = pack(self.function, args, device, mapped)
-        return LaunchState(plan, grid3, block3, params, device.memory, device.spec, settings, schedule=order)
+        return _Given(plan, grid3, block3, pack(self.function, args, device, mapped), settings, order)
 
     def _out_of_memory(self, problem: MemoryError) -> Finding:
         return Finding(

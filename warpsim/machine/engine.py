@@ -464,15 +464,20 @@ class Run:
         """End a launch that takes too long, and report progress."""
         state = self.state
         if self._deadline is not None and time.monotonic() > self._deadline:
-            machine.fault(
-                "limit",
-                f"the launch has taken more than {state.settings.max_seconds} seconds",
-                group,
-                advice="check that this loop ends, or raise max_seconds (None lifts it)",
-            )
+            over_time(machine, group)
         if self.progress is not None and time.monotonic() > self._next_report:
             self._next_report = time.monotonic() + REPORT_EVERY
             self.progress(state.instructions, state.done_ctas, state.n_ctas)
+
+
+def over_time(machine: Machine, group: Group) -> None:
+    """End a launch that has taken longer than it may."""
+    machine.fault(
+        "limit",
+        f"the launch has taken more than {machine.launch.settings.max_seconds} seconds",
+        group,
+        advice="check that this loop ends, or raise max_seconds (None lifts it)",
+    )
 
 
 def _counted_ahead(group: Group) -> int:

@@ -224,6 +224,11 @@ class LaunchState:
             self._workspace = self.memory.allocate(256, "grid workspace")[0]
         return self._workspace
 
+    @property
+    def placed(self) -> bool:
+        """Whether it has placed anything in memory."""
+        return self._param_address is not None or self._workspace is not None
+
     def copy(self) -> LaunchState:
         """Copy the launch; the copy continues as this one would, and does not affect it."""
         return copy.deepcopy(self)

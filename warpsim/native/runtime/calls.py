@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -19,8 +18,8 @@ from warpsim.native.runtime.inputs import input_kind, layout_of, values_of
 from warpsim.native.runtime.lane_tables import tables_of
 from warpsim.native.runtime.memory import wants_copy
 from warpsim.native.runtime.run import Runner
-from warpsim.native.runtime.scratch import Scratch
-from warpsim.native.tiering.cost import CALL, LANE, STEP, Policy, has_spare_core, share_of, spent
+from warpsim.native.runtime.straight import StraightLaunch, goes_straight
+from warpsim.native.tiering.cost import CALL, LANE, LAUNCH, STEP, Policy, has_spare_core, share_of, spent
 from warpsim.native.tiering.enqueue import enqueue_urgent
 from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Profile, Request
 
@@ -46,22 +45,14 @@ DIVERGED = "diverged"
 T = TypeVar("T")
 
 
-class _OfThread(threading.local):
-    """Thread-local scratch memory."""
-
-    def __init__(self) -> None:
-        self.scratch = Scratch()
-
-
-_MINE = _OfThread()
-
-
 class Calls:
     """The calls of one launch."""
 
     def __init__(self, budget: Budget, observer: FootprintObserver | None, lane: int | None = None) -> None:
         self.budget, self.policy = budget, budget.policy
-        self.runner = Runner(_MINE.scratch, observer, lane)
+        self.runner = Runner(observer, lane)
+        self.straight: StraightLaunch | None = None
+        """The launch, if one call was all of it."""
         self._reach, self._held = FAR, 0
         """How often regions may go back, less where the launch may have to stop; how often the interpreter takes over there."""
 
@@ -166,12 +157,14 @@ class Calls:
             self._reach, self._held = back_edges // 2 if region.loops else 0, len(region.slices)
         elif outcome is Outcome.DONE:
             self._reach = min(2 * self._reach, FAR)
-        if outcome is Outcome.DONE:
+            straight = not before and runner.ended and goes_straight(machine, group, code, runner)
+            if straight and not entry.trials:
+                self.straight = StraightLaunch(machine, group, code, tables, values, (limit, back_edges), runner)
             done = machine.launch.thread_instructions - before
             if place[:2] == (0, 0):
                 entry.through = (done / selection.n, runner.stored / selection.n) if runner.ended else None
             if entry.trials:
-                interpreted = max(done, region.size * selection.n) * (STEP / selection.n + LANE)
+                interpreted = max(done, region.size * selection.n) * (STEP / selection.n + LANE) + LAUNCH * straight
                 interpreted *= 1 + entry.options.keeps  # a session looks at each step, which costs as much again
                 entry.record_trial(0.0 if self.policy is Policy.AT_ONCE else spent() - began, interpreted)
         return outcome

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import weakref
 from array import array
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from warpsim.native.runtime.lane_tables import WarpTables
 
 
+_REFERENT = weakref.ref.__call__
 _ALLOCATIONS, _MEMO = CONTEXT["n_allocations"], CONTEXT["memo"]
 
 
@@ -30,8 +32,8 @@ class MemoryViews:
     """Describes them in the context of calls, and tells who waits for memory what calls have changed."""
 
     def __init__(self) -> None:
-        self._held: list[object] | None = None
-        """What the table of allocations was made of: nothing else can lie there meanwhile. None before there is one."""
+        self._held: list[weakref.ref[object]] | None = None
+        """What the table of allocations was made of. None before there is one."""
         self._table = array("q")
         self._address = 0
 
@@ -58,11 +60,12 @@ class MemoryViews:
 
     def allocations(self, memory: GlobalMemory) -> tuple[int, int]:
         """How many there are, and the address of their table, which is rebuilt where any of them has moved."""
-        held, allocations = list[object](), memory.allocations
+        made_of, allocations = list[object](), memory.allocations
         for a in allocations:
-            held += a, a.data, None if a.shadow is None else a.shadow.data
-        if self._held is None or len(held) != len(self._held) or any(map(operator.is_not, held, self._held)):
-            self._held = held
+            made_of += a, a.data, a if a.shadow is None else a.shadow.data
+        held = self._held
+        if held is None or len(held) != len(made_of) or any(map(operator.is_not, map(_REFERENT, held), made_of)):
+            self._held = list(map(weakref.ref, made_of))
             table = list[int]()
             for a in allocations:
                 written = 0 if a.shadow is None else address_of(a.shadow.data)

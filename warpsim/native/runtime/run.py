@@ -3,6 +3,7 @@ group's registers and place. A region that gives up leaves no trace."""
 
 from __future__ import annotations
 
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -59,7 +60,7 @@ class _Call:
     limit: int
     through: bool
     tables: WarpTables
-    room: int | None = None
+    room: float | None = None
     n_groups: int = 1
     words: memoryview = memoryview(b"")
     """What it reads, what it leaves, and its counts."""
@@ -77,18 +78,32 @@ class _Call:
     """If there are any, how long it took."""
 
 
+class _OfThread(threading.local):
+    """A thread's memory for calls."""
+
+    def __init__(self) -> None:
+        self.scratch, self.views = Scratch(), MemoryViews()
+
+
+_MINE = _OfThread()
+
+
 class Runner:
     """Runs regions for one launch."""
 
-    def __init__(self, scratch: Scratch, observer: FootprintObserver | None = None, lane: int | None = None) -> None:
-        self.scratch, self.observer, self.lane = scratch, observer, lane
+    def __init__(self, observer: FootprintObserver | None = None, lane: int | None = None) -> None:
+        self.observer, self.lane = observer, lane
+        self.enter()
         self.followed = 0
         """How many steps of ``lane`` the last region that was done has executed, of one warp."""
-        self._views = MemoryViews()
         self.ahead = 0
         """The block before which warps have to wait for others, after `Outcome.OUT_OF_ORDER`."""
         self.ended, self.stored = False, 0
         """Of the last region that was done: whether all threads of the batch are about to leave, and how much it has stored."""
+
+    def enter(self) -> None:
+        """Run in this thread from now on."""
+        self.scratch, self._views = _MINE.scratch, _MINE.views
 
     def observed(self, machine: Machine) -> tuple[str, ...]:
         """The spaces of which regions have to tell what they access."""
@@ -107,7 +122,7 @@ class Runner:
         back_edges: int,
         *,
         through: bool = False,
-        room: int | None = None,
+        room: float | None = None,
     ) -> Outcome:
         """One call; the group's registers, place and counts are then those after it. ``back_edges``: how often it may go back;
         ``through``: all threads have to come to the end; ``room``: how many warp-instructions it may execute."""

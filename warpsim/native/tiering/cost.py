@@ -22,6 +22,8 @@ STEP, LANE = 8e-6, 1e-9
 """Seconds that the interpreter takes per step, and per lane of a step."""
 CALL = 8e-5
 """Seconds of a call of code, about."""
+LAUNCH = 2e-4
+"""Seconds of a launch beside its steps, about: spared where code is all of it."""
 LINES = 40
 """Lines of LLVM IR per instruction, about."""
 BEGIN, WRITE = 0.05, 1e-3

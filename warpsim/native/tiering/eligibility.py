@@ -9,7 +9,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.machine.hooks import Listener
-from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.launch import LaunchState, Settings
+from warpsim.machine.state.notes import Note
 from warpsim.native.regions.options import Stops
 from warpsim.native.tiering.cost import LAUNCHES, interpreted, policy_of, slowness, spent
 from warpsim.native.tiering.notes import on_disk
@@ -18,9 +19,11 @@ from warpsim.native.tiering.products import Bodies
 if TYPE_CHECKING:
     from warpsim.machine.engine import Limit
     from warpsim.machine.machine import Machine
+    from warpsim.machine.plan import KernelPlan
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import LaunchState
     from warpsim.native.runtime.extents import FootprintObserver
+    from warpsim.native.runtime.straight import StraightLaunch
     from warpsim.native.tiering.engine import CompiledEngine
     from warpsim.program.program import Instruction
 
@@ -43,6 +46,11 @@ STEPS = frozenset(
         "wgmma_registers_accessed",
     }
 )
+
+
+STRAIGHT: Note[dict[int, StraightLaunch]] = Note("straight launches")
+KEPT = 16
+"""Such launches of a kernel, each with other options, that are kept."""
 
 
 class _Serves(NamedTuple):
@@ -123,6 +131,23 @@ def _serves(watched: tuple[tuple[tuple[str, ...], frozenset[str]], ...]) -> _Ser
     )
 
 
+def keep_straight(state: LaunchState, code: CompiledEngine | DeferredEngine | None) -> None:
+    """Keep a launch that has ended, if a call of code was all of it, for those with the same settings."""
+    straight = None if code is None else code.straight
+    if straight is not None:
+        kept = state.plan.main.notes.setdefault(STRAIGHT, {})
+        if len(kept) >= KEPT:
+            kept.clear()
+        kept[id(state.settings)] = straight
+
+
+def straight_for(plan: KernelPlan, settings: Settings) -> StraightLaunch | None:
+    """A launch with these settings, which are those of a grid and a block, that was kept."""
+    kept = plan.main.notes.get(STRAIGHT)
+    found = None if kept is None else kept.get(id(settings))
+    return found if found is not None and found.launch.settings is settings and not found.failed else None
+
+
 class DeferredEngine:
     """Stands for the engine that ``make`` returns (None: there is none) until launches have taken so long that it is worth its
     import."""
@@ -161,6 +186,11 @@ class DeferredEngine:
     def followed(self) -> int:
         """How many steps of the lane that it follows the last region has executed."""
         return 0 if self._engine is None else self._engine.followed
+
+    @property
+    def straight(self) -> StraightLaunch | None:
+        """The launch, if a call of code was all of it."""
+        return None if self._engine is None else self._engine.straight
 
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""

@@ -12,7 +12,7 @@ from warpsim.isa.spec import Scope
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.state.notes import Note
 from warpsim.native.regions.options import Options, Place, Stops, described
-from warpsim.native.tiering.cost import HOT, Policy, has_spare_core, share_of
+from warpsim.native.tiering.cost import HOT, LAUNCH, Policy, has_spare_core, share_of
 from warpsim.native.tiering.enqueue import enqueue, enqueue_urgent
 from warpsim.native.tiering.entry_points import Budget, EntryPoint, Profile, Request
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.launch import DeviceSpec, LaunchState
     from warpsim.native.runtime.calls import Calls
     from warpsim.native.runtime.extents import FootprintObserver
+    from warpsim.native.runtime.straight import StraightLaunch
     from warpsim.native.tiering.products import Bodies
     from warpsim.program.program import Instruction
 
@@ -93,6 +94,11 @@ class CompiledEngine:
     def followed(self) -> int:
         """How many steps of the lane that it follows the last region has executed."""
         return 0 if self._calls is None else self._calls.runner.followed
+
+    @property
+    def straight(self) -> StraightLaunch | None:
+        """The launch, if a call of code was all of it."""
+        return None if self._calls is None else self._calls.straight
 
     def reason(self, instruction: Instruction) -> str | None:
         """Why an instruction has no machine code, where compiling it was tried."""
@@ -190,7 +196,10 @@ class CompiledEngine:
 
     def _pays(self, group: Group, profile: Profile, place: Place, entry: EntryPoint) -> bool:
         """Whether to compile at an entry point without code."""
-        one = self._budget.interpret(group, profile, entry.visits - entry.last_check)
+        times = entry.visits - entry.last_check
+        one = self._budget.interpret(group, profile, times)
+        if place == self._begin:
+            profile.account.interpreted += LAUNCH * times
         entry.last_check = entry.visits
         if entry.pending:
             return False

@@ -1,0 +1,185 @@
+"""A kernel that code runs from start to end is launched by that call alone. It does, counts and finds what any launch does."""
+
+import gc
+import threading
+import weakref
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import warpsim
+
+pytest.importorskip("llvmlite", reason="the extra jit is not installed")
+
+from warpsim.host.defaults import listening
+from warpsim.machine.watcher import Watcher
+from warpsim.native.runtime import straight as calls
+from warpsim.native.runtime.straight import StraightLaunch
+
+HEAD = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p, .param .u64 q, .param .u32 n) { .reg .b32 %r<12>; .reg .b64 %d<8>; .reg .pred %q;
+.shared .align 4 .b8 tile[256];
+ld.param.u64 %d1, [p]; ld.param.u64 %d2, [q]; ld.param.u32 %r1, [n];
+mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.u32 %r5, %r2, %r3, %r4; mul.wide.u32 %d3, %r5, 4;
+add.u64 %d4, %d1, %d3; add.u64 %d5, %d2, %d3;
+setp.ge.u32 %q, %r5, %r1; @%q bra L;
+"""
+ADD = HEAD + "ld.global.u32 %r6, [%d4]; add.u32 %r6, %r6, 1; st.global.u32 [%d5], %r6; L: ret; }"
+SUM = HEAD.replace("@%q bra L;", "mov.u32 %r7, 0; mov.u32 %r8, 0;") + (
+    "LOOP: add.u32 %r7, %r7, %r8; add.u32 %r8, %r8, 1; setp.lt.u32 %q, %r8, %r1; @%q bra LOOP; st.global.u32 [%d5], %r7; ret; }"
+)
+TURN = HEAD.replace("setp.ge.u32 %q, %r5, %r1; @%q bra L;", "") + (
+    "ld.global.u32 %r6, [%d4]; mov.u32 %r7, tile; shl.b32 %r8, %r4, 2; add.u32 %r9, %r7, %r8; setp.lt.u32 %q, %r4, %r1; "
+    "@%q st.shared.u32 [%r9], %r6; bar.sync 0; xor.b32 %r8, %r8, 252; add.u32 %r9, %r7, %r8; ld.shared.u32 %r6, [%r9]; "
+    "st.global.u32 [%d5], %r6; ret; }"
+)
+SHAPE = (2,), (64,)
+
+
+@pytest.fixture
+def straight(monkeypatch):
+    """For each launch that was to be such a call, whether it was."""
+    done, run = [], StraightLaunch.run
+
+    def noted(self, params):
+        done.append(run(self, params))
+        return done[-1]
+
+    monkeypatch.setattr(StraightLaunch, "run", noted)
+    return done
+
+
+class Gpu:
+    """A kernel, and two arrays of 128 words on a device of its own; the second counts as unwritten."""
+
+    def __init__(self, text):
+        self.kernel, self.device = warpsim.load(text)["k"], warpsim.Device("sm_80")
+        self.x, self.y = self.device.array(np.arange(128, dtype=np.uint32)), self.device.empty(128, np.uint32)
+
+    def launch(self, n=128, **options):
+        """A launch; its counts."""
+        result = self.kernel(*SHAPE, (self.x, self.y, n), device=self.device, **{"engine": "compiled", **options})
+        return result.instructions, result.thread_instructions, dict(result.opcodes), result.findings
+
+    def often(self, n=128):
+        """Launches until they are calls."""
+        for _ in range(10):
+            found = self.launch(n)
+        return found
+
+
+@pytest.mark.parametrize("text", [ADD, SUM, TURN], ids=["add", "loop", "shared memory"])
+def test_such_a_launch_is_any_launch(straight, text):
+    """With other parameters it leaves the memory and the counts of the interpreter, whatever has been allocated or freed meanwhile."""
+    gpu, other = Gpu(text), Gpu(text)
+    gpu.often()
+    other.launch(engine="interpreter")
+    assert straight[-1]
+    n = 64 if text is not TURN else 128
+    gpu.device.array(np.zeros(4, np.uint32))
+    gpu.x = gpu.device.array(np.arange(128, dtype=np.uint32) * 3)
+    other.x = other.device.array(np.arange(128, dtype=np.uint32) * 3)
+
+    assert gpu.launch(n) == other.launch(n, engine="interpreter")
+
+    assert straight[-1]
+    assert gpu.y.get().tolist() == other.y.get().tolist()
+
+
+def test_findings_of_such_a_launch(straight):
+    """Accesses behind an allocation, of one that is freed, and of bytes that nobody has written are found as in the first launch."""
+    gpu = Gpu(ADD)
+    gpu.often()
+    with pytest.raises(warpsim.ExecutionError, match="out-of-bounds: access of 4 bytes"):
+        gpu.kernel((3,), (64,), (gpu.x, gpu.y, 192), device=gpu.device, engine="compiled")
+    gpu.often()
+    short = gpu.device.array(np.zeros(100, np.uint32))
+    with pytest.raises(warpsim.ExecutionError) as problem:
+        gpu.kernel(*SHAPE, (short, gpu.y, 128), device=gpu.device, engine="compiled")
+    assert straight[-1] is False
+    assert "CTA (1, 0, 0), warp 1, lanes 4-31" in str(problem.value)
+
+    gpu.often()
+    unwritten = gpu.device.empty(128, np.uint32)
+    with pytest.raises(warpsim.ExecutionError, match="uninitialised"):
+        gpu.kernel(*SHAPE, (unwritten, gpu.y, 128), device=gpu.device, engine="compiled")
+    assert straight[-1] is False
+
+    gpu.often()
+    freed, gpu.x = gpu.x.ptr, None
+    gpu.x = gpu.device.array(np.arange(128, dtype=np.uint32))
+    with pytest.raises(warpsim.ExecutionError, match="out-of-bounds"):
+        gpu.kernel(*SHAPE, (freed, gpu.y, 128), device=gpu.device, engine="compiled")
+
+
+def test_unwritten_shared_memory(straight):
+    """What one launch has stored in shared memory counts as unwritten in the next."""
+    gpu = Gpu(TURN)
+    gpu.often()
+    assert straight[-1]
+    with pytest.raises(warpsim.ExecutionError, match="uninitialised"):
+        gpu.launch(60)
+    assert straight[-1] is False
+
+
+def test_limits(straight, monkeypatch):
+    """Limits of instructions and of time end such a launch, too."""
+    gpu, limits = Gpu(SUM), {"max_instructions": 10_000, "max_seconds": 100.0}
+    for _ in range(10):
+        gpu.launch(100, **limits)
+    assert straight[-1]
+    with monkeypatch.context() as patch:
+        patch.setattr(calls, "time", SimpleNamespace(monotonic=iter((5.0, 106.0)).__next__))
+        with pytest.raises(warpsim.ExecutionError, match=r"more than 100\.0 seconds"):
+            gpu.launch(100, **limits)
+    with pytest.raises(warpsim.ExecutionError, match="more than 10000 warp-instructions"):
+        gpu.launch(4000, **limits)
+
+
+def test_who_listens_is_told(straight):
+    """Launches with watchers or a profile, and of the interpreter, are run as ever; listeners get the state of any launch."""
+    gpu = Gpu(ADD)
+    gpu.often()
+    before = len(straight)
+    assert (
+        gpu.kernel(*SHAPE, (gpu.x, gpu.y, 128), device=gpu.device, engine="compiled", profile=True).profile is not None
+    )
+    gpu.launch(engine="interpreter")
+    gpu.launch(checks="default+race")
+    gpu.launch(watchers=[Watcher()])
+    assert len(straight) == before
+    counts = []
+    with listening(lambda state: counts.append(state.instructions)):
+        expected, *_ = gpu.launch()
+
+    assert len(straight) == before + 1
+    assert counts == [expected]
+
+
+def test_other_threads(straight):
+    """Each thread runs it in memory of its own."""
+    gpu, found = Gpu(SUM), []
+    expected = gpu.often(100)
+    thread = threading.Thread(target=lambda: found.append(gpu.launch(100)))
+    thread.start()
+    thread.join()
+
+    assert found == [expected]
+    assert straight[-1]
+    assert gpu.y.get().tolist() == [4950] * 128
+
+
+def test_memory_is_given_back():
+    """A kernel that is kept ready keeps no array of the caller's alive."""
+    gpu = Gpu(ADD)
+    gpu.often()
+    array = np.arange(128, dtype=np.uint32)
+    gpu.kernel(*SHAPE, (array, gpu.y, 128), device=gpu.device, engine="compiled")
+    gone = weakref.ref(array)
+    del array
+    gc.collect()
+
+    assert gone() is None

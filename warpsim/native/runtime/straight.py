@@ -1,0 +1,97 @@
+"""A launch that one region has run from start to end: the next one of its shape is a call of that region with other parameters."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from warpsim.machine.engine import over_time
+from warpsim.native.regions.options import Outcome
+from warpsim.native.runtime.inputs import PARAM
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+    from warpsim.machine.values import Value
+    from warpsim.native.runtime.compiled_region import CompiledRegion
+    from warpsim.native.runtime.lane_tables import WarpTables
+    from warpsim.native.runtime.run import Runner
+
+THREADS = 1 << 14
+"""A launch of more threads is not kept: what it would spare is little beside what it takes."""
+
+
+class StraightLaunch:
+    """Such a launch, kept for the next ones: its only group, and what the region reads."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        group: Group,
+        code: CompiledRegion,
+        tables: WarpTables,
+        values: list[Value | int],
+        limits: tuple[int, int],
+        runner: Runner,
+    ) -> None:
+        self.launch = machine.launch
+        self.failed = False
+        """Whether the region gave up: the next launch that it runs from start to end is kept instead."""
+        self._machine, self._group, self._runner = machine, group, runner
+        self._call = code, tables, values
+        self._limits = limits
+        """The block before which it has to stop, and how often it may go back."""
+        self._params = [(k, at, end) for k, (kind, at, end) in enumerate(code.region.sources) if kind == PARAM]
+
+    def run(self, params: bytes) -> bool:
+        """Run the launch with other parameters; False if the region gave up, and nothing has happened."""
+        launch, group, (code, tables, values), (limit, back_edges) = self.launch, self._group, self._call, self._limits
+        budget, seconds = launch.settings.max_instructions, launch.settings.max_seconds
+        launch.params, launch.counts, launch.findings = params, {}, {}
+        launch.instructions = launch.thread_instructions = 0
+        group.block = group.at = group.back_edges = 0
+        for k, at, end in self._params:
+            values[k] = int.from_bytes(params[at:end], "little")
+        self._runner.enter()
+        began = 0.0 if seconds is None else time.monotonic()
+        try:
+            room = (
+                None if budget is None else budget - tables.n
+            )  # of the last instruction, which lies behind the region
+            outcome = self._runner.run(
+                self._machine, group, code, tables, values, limit, back_edges, through=True, room=room
+            )
+            self.failed = outcome is not Outcome.DONE
+            if self.failed:
+                return False
+            if group.at == 0:
+                end_block = group.plan.blocks[group.block]
+                launch.counts[end_block] = launch.counts.get(end_block, 0) + tables.n
+                launch.instructions += tables.n
+                launch.thread_instructions += group.selection.n
+            if seconds is not None and time.monotonic() - began > seconds:
+                over_time(self._machine, group)
+        finally:
+            launch.memory.nanoseconds += launch.now
+            launch.release()
+        return True
+
+
+def goes_straight(machine: Machine, group: Group, code: CompiledRegion, runner: Runner) -> bool:
+    """Whether a launch of which a call was all can be run again by such a call: nobody has to be told of anything, and it leaves
+    nothing behind but global memory."""
+    launch, hooks = machine.launch, machine.hooks
+    listening = hooks.region_accessed, hooks.region_counted, hooks.group_exiting, hooks.group_exited, hooks.cta_ended
+    return (
+        machine.batch.shape.n_ctas == launch.n_ctas
+        and group.selection.n <= THREADS
+        and ("shared" not in code.spaces or code.variant.private or not machine.batch.shared.size)
+        and ("local" not in code.spaces or not machine.batch.local.size)
+        and code.region.wgmma is None
+        and not group.has_shadows
+        and listening == (None,) * len(listening)
+        and runner.observer is None
+        and runner.lane is None
+        and launch.schedule is None
+        and not launch.placed
+    )
