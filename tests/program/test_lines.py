@@ -183,6 +183,29 @@ def test_kernels_that_never_run_are_checked(line):
     assert [finding.line for finding in error.value.findings] == [17]
 
 
+@pytest.mark.parametrize(
+    ("declared", "used", "legal"),
+    [
+        ("%r<5000>", "%r4999", True),
+        ("%r<5000>", "%r5000", False),
+        ("%r<14>", "%r13", True),
+        ("%r<14>", "%r14", False),
+        ("%r<14>", "%r013", False),
+        ("%r1<30>", "%r12", False),
+    ],
+)
+def test_registers_of_ranges(declared, used, legal):
+    """A range covers the numbers below its own, without zeros before them; a prefix that ends in a digit covers none
+    (ptxas 13.0)."""
+    text = re.sub(r"%r(?=<|1[,;])", "%q", TWO).replace("%q<4>", f"%q<4>, {declared}")
+    text = text.replace("CHANGED", f"mov.u32 {used}, 0;")
+    if legal:
+        assert by_line(program_of(text))
+        return
+    with pytest.raises(PtxError, match=f"{used} is not declared"):
+        program_of(text)
+
+
 def test_threads_make_the_code_once():
     """Threads that ask for a function's code get the same registers."""
     function = program_of(text_of("gemm_sparse")).functions["gemm_sparse"]

@@ -64,7 +64,9 @@ class Blocks:
         callers: tuple[Place, ...] = ()
         if inlined_at is not None:
             callers = self._known.get(inlined_at) or (self._place(*inlined_at),)
-        self.places = self._known[place] = (self._place(*place), *callers)[:DEEPEST]
+        before = self._known.get(place)
+        here = before[0] if before else self._place(*place)
+        self.places = self._known[place] = (here, *callers)[:DEEPEST]
 
     def _place(self, number: int | str, line: int | str, _column: int | str) -> Place:
         return self.resolver.files.get(int(number), str(number)), int(line)

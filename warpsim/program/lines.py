@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from warpsim.errors import Span
@@ -15,7 +16,7 @@ from warpsim.isa import matching
 from warpsim.isa.traits import Ending
 from warpsim.program import shapes
 from warpsim.program.blocks import Blocks
-from warpsim.program.names import Label, Scope, numbered
+from warpsim.program.names import DIGITS, Label, Scope, numbered
 from warpsim.program.program import Param, Register, Variable
 from warpsim.program.resolve import RESERVED_NAMES
 from warpsim.program.shapes import Shapes
@@ -24,6 +25,8 @@ from warpsim.ptx import ast
 from warpsim.ptx.outline import HOLE, Body
 from warpsim.ptx.parser import Parser
 
+_DIGITS = tuple(map(str, range(1 << 12)))
+"""The numbers of registers that are looked up at once."""
 BLANKS = " \t\r\f\v"
 _NAMES = re.compile(r"(%[\w$]+)", re.ASCII)
 _NAMED = re.compile(rf"\s*(?:@!?{HOLE}pred\s+)?([a-zA-Z_][\w$]*(?:\.[\w:]+)*)(?=[\s;])", re.ASCII)
@@ -94,12 +97,8 @@ class Lines(dict[str, Entry]):
         line = line.rstrip(BLANKS)
         if not line:
             return None
-        if (label := _LABEL.fullmatch(line)) is not None:
-            return label[1]
-        if (place := _LOCATION.fullmatch(line)) is not None:
-            file, at, column, name, *caller = place.groups()
-            inlined = (int(caller[0]), int(caller[1]), int(caller[2])) if name else None
-            return Location((int(file), int(at), int(column)), name or "", inlined)
+        if line[-1] != ";":
+            return _mark(line)
         named = _NAMED.match(line)
         limits = None if named is None or line.count(";") != 1 or '"' in line else limited(named[1])
         if named is None or limits is None:
@@ -146,6 +145,38 @@ class Lines(dict[str, Entry]):
         return "", None
 
 
+def _mark(line: str) -> str | Location | _Odd:
+    """Read a line that is no statement."""
+    if (label := _LABEL.fullmatch(line)) is not None:
+        return label[1]
+    if (place := _LOCATION.fullmatch(line)) is not None:
+        file, at, column, name, *caller = place.groups()
+        inlined = (int(caller[0]), int(caller[1]), int(caller[2])) if name else None
+        return Location((int(file), int(at), int(column)), name or "", inlined)
+    return ODD
+
+
+class Kinds(dict[str, str]):
+    """What stands for a name in a line: the hole for a register of a type, or the name."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._rest = {}
+        for prefix, (count, type, elements) in scope.ranges.by_prefix.items():
+            if elements == 1:
+                self._rest[prefix] = count, HOLE + type.name
+                if prefix == prefix.rstrip(DIGITS):
+                    self.update(dict.fromkeys(map(prefix.__add__, _DIGITS[:count]), HOLE + type.name))
+        for name, symbol in scope.symbols.items():
+            if name.startswith("%"):
+                self[name] = HOLE + symbol.type.name if isinstance(symbol, Register) else name
+
+    def __missing__(self, name: str) -> str:
+        prefix, number = numbered(name)
+        count, kind = self._rest.get(prefix, (0, name))
+        found = self[name] = name if number is None or number >= count else kind
+        return found
+
+
 class Reading:
     """A function's body, which is read into its builder: its lines, to which the different ``statements`` refer; what stands for
     names that begin with a percent sign."""
@@ -167,7 +198,7 @@ class Reading:
         if "WARP_SZ" in scope.symbols or any(_hides(name, symbol) for name, symbol in scope.symbols.items()):
             raise Unusual
         parts = _NAMES.split("\n".join(self.texts[first:]))
-        self.kinds = _kinds(set(parts[1::2]), scope)
+        self.kinds = Kinds(scope)
         parts[1::2] = map(self.kinds.__getitem__, parts[1::2])
         marked = "".join(parts).split("\n")
         done = 0
@@ -184,7 +215,7 @@ class Reading:
             else:
                 done = _end(self.texts, at)
                 self._odd("\n".join(self.texts[at:done]), "\n".join(marked[at - first : done - first]), at)
-        self.statements = dict.fromkeys([node for node, *_ in code if isinstance(node, Statement)])
+        self.statements = [node for node in dict.fromkeys(map(itemgetter(0), code)) if isinstance(node, Statement)]
         targets = {value for statement in self.statements for value in statement.values if isinstance(value, str)}
         if not all(isinstance(scope.labels.get(name), Label) for name in targets):
             raise Unusual
@@ -256,21 +287,3 @@ def _shadows(name: str, blocks: Blocks) -> bool:
     """Whether a name that is declared between instructions means something else before."""
     special = name.startswith("%") and any(each.startswith(name[1:]) for each in RESERVED_NAMES)
     return special or name == "WARP_SZ" or name in blocks.resolver.globals
-
-
-def _kinds(names: Iterable[str], scope: Scope) -> dict[str, str]:
-    """What stands for names in a line: the hole for a register of a type, or the name."""
-    found = {}
-    symbols = scope.symbols
-    ranges = {
-        prefix: (count, HOLE + type.name) for prefix, (count, type, n) in scope.ranges.by_prefix.items() if n == 1
-    }
-    for name in names:
-        symbol = symbols.get(name)
-        if symbol is None:
-            prefix, number = numbered(name)
-            count, kind = ranges.get(prefix, (0, name))
-            found[name] = name if number is None or number >= count else kind
-        else:
-            found[name] = HOLE + symbol.type.name if isinstance(symbol, Register) else name
-    return found
