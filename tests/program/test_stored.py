@@ -18,8 +18,9 @@ from warpsim.analysis import assembled, flow
 from warpsim.analysis.strict import check_program
 from warpsim.cache import digest, write_object
 from warpsim.isa.spec import REGISTRY
-from warpsim.program import build, load, stored
+from warpsim.program import build, load, shapes, stored
 from warpsim.program.program import Function, Instruction, Program
+from warpsim.program.shapes import Shapes, shapes_of
 from warpsim.program.uses import uses_of
 
 TOP = Path(__file__).parents[2]
@@ -55,6 +56,7 @@ def folder(tmp_path, monkeypatch):
     """An empty cache, for texts of any length."""
     monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path))
     monkeypatch.setattr(load, "LONG", 0)
+    monkeypatch.setattr(shapes, "LONG", 60)
     for kept in (owned.cache_folder, load._kept_program):
         kept.cache_clear()
     yield tmp_path
@@ -286,3 +288,65 @@ def test_processes(folder):
     said = [subprocess.check_output([sys.executable, "-c", run], text=True).split() for _ in range(2)]
 
     assert said == [["2016", "True"], ["2016", "False"]]
+
+
+def code(text: str) -> object:
+    """What is read of a text, which is not kept."""
+    return facts(build.read_program(text, "a.ptx"))
+
+
+OTHER = (
+    TEXT.replace("image", "picture")
+    .replace("k(", "other(")
+    .replace("p]", "q]")
+    .replace("u64 p", "u64 q")
+    .replace("%r1", "%r3")
+)
+
+
+@pytest.fixture
+def later_shapes(monkeypatch):
+    """Makes this process know no shape, like one that comes after it."""
+    monkeypatch.setattr(shapes, "LONG", 0)
+    shapes_of.cache_clear()
+    yield shapes_of.cache_clear
+    shapes_of.cache_clear()
+
+
+def test_shapes_serve_other_texts(folder, monkeypatch, later_shapes):
+    """A later process checks no line whose like was checked in another module of the same header."""
+    expected = code(TEXT)
+    for file in folder.glob("*.o"):
+        file.unlink()
+    later_shapes()
+    code(OTHER)
+    later_shapes()
+    made = []
+    monkeypatch.setattr(Shapes, "_made", lambda self, text: made.append(text))
+
+    assert code(TEXT) == expected
+    assert made == []
+    code(TEXT.replace("sm_100a", "sm_90"))
+    assert made != []
+
+
+@pytest.mark.parametrize("damage", ["shape", "file", "registry"])
+def test_shapes_that_cannot_be_taken(folder, monkeypatch, later_shapes, damage):
+    """What is no shape, or what a process with other instructions found, is found again."""
+    expected = code(TEXT)
+    (path,) = folder.glob("*.o")
+    if damage == "file":
+        path.write_bytes(path.read_bytes()[:-1])
+    elif damage == "shape":
+        shelf = stored.Shelf(("sm_100a",), (8, 6))
+        kept = dict.fromkeys(shelf.shapes, b"no pickle")
+        write_object(path.stem, pickle.dumps((kept, shelf.limits)))
+    else:
+        monkeypatch.setattr(REGISTRY, "revision", REGISTRY.revision + 1)
+    later_shapes()
+    found = []
+    original = Shapes._made
+    monkeypatch.setattr(Shapes, "_made", lambda self, text: [found.append(text), original(self, text)][1])
+
+    assert code(TEXT) == expected
+    assert len(found) == 5

@@ -19,6 +19,7 @@ from warpsim.program.names import FunctionBuilder, Scope, VectorRegister
 from warpsim.program.problems import LAST, Problems
 from warpsim.program.program import Body, Function, Instruction, Param, Program, Variable, once
 from warpsim.program.resolve import Resolver
+from warpsim.program.shapes import shapes_of
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
 from warpsim.ptx.outline import Outline, outline_of
@@ -75,6 +76,7 @@ def load_program(
         functions[body.name] = _function(body, resolver, problems, module, outline)
     if outline is not None:
         outline.end()
+        shapes_of(module.target, module.version).keep_found()
     problems.raise_any()
     if link:
         check_links(resolver, functions, problems)

@@ -12,8 +12,6 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from warpsim.errors import Span
-from warpsim.isa import matching
-from warpsim.isa.traits import Ending
 from warpsim.program import shapes
 from warpsim.program.blocks import Blocks
 from warpsim.program.names import DIGITS, Label, Scope, numbered
@@ -69,16 +67,6 @@ Entry = Statement | str | Location | _Odd | None
 """A line: an instruction, the name of a label, a place in a source, another, or nothing."""
 
 
-@functools.cache
-def limited(name: str) -> bool | None:
-    """Whether an instruction limits a number; None for a call, and for what is no instruction."""
-    root, *modifiers = name.split(".")
-    found = matching.candidates(root, tuple(modifiers))
-    if not found or found[0].traits.ending is Ending.CALL:
-        return None
-    return any(typed.limit is not None for one in found for typed in one.operands)
-
-
 class Lines(dict[str, Entry]):
     """The different lines of a body, in which registers are holes."""
 
@@ -100,7 +88,7 @@ class Lines(dict[str, Entry]):
         if line[-1] != ";":
             return _mark(line)
         named = _NAMED.match(line)
-        limits = None if named is None or line.count(";") != 1 or '"' in line else limited(named[1])
+        limits = None if named is None or line.count(";") != 1 or '"' in line else self.shapes.limited(named[1])
         if named is None or limits is None:
             return ODD
         for holes in (WITHOUT_NUMBERS,) if limits else (WITH_NUMBERS, WITHOUT_NUMBERS):

@@ -10,15 +10,18 @@ from __future__ import annotations
 import functools
 import re
 import threading
+import time
 from collections.abc import Iterator
 
 from warpsim.isa import matching
+from warpsim.isa.traits import Ending
 from warpsim.program.blocks import expanded
 from warpsim.program.names import FunctionBuilder, Label, Prototype, Scope, Symbol, TargetList
 from warpsim.program.problems import Problems
 from warpsim.program.program import Operand, Param, Register, Variable
 from warpsim.program.resolve import Resolver
 from warpsim.program.statements import FIRST, PARTS, WHOLE, Group, Shape, Statement
+from warpsim.program.stored import Shelf
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
 from warpsim.ptx.outline import HOLE
@@ -35,12 +38,22 @@ MOST = 100
 """Most holes of a shape."""
 KEPT = 1 << 15
 """Most shapes, and most lines, that are kept."""
+LONG = 0.003
+"""Seconds of finding shapes from which on they are kept on disk."""
 NAME = re.compile(r"%[\w$]+", re.ASCII)
 _HOLE = re.compile(rf"{HOLE}(\w+)|%[\w$]+", re.ASCII)
 _LITERAL = re.compile(r"(?<![\w$.%])(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0([0-7]+)|(\d+))", re.ASCII)
 BASES = (16, 2, 8, 10)
 _NAMED = re.compile(r"\s*(?:@\S+\s+)?\S+")
 _COMPUTED = re.compile(r"[*/<>&^~?(]|\w\s*[-+|]", re.ASCII)
+
+
+def _limited(name: str) -> bool | None:
+    root, *modifiers = name.split(".")
+    found = matching.candidates(root, tuple(modifiers))
+    if not found or found[0].traits.ending is Ending.CALL:
+        return None
+    return any(typed.limit is not None for one in found for typed in one.operands)
 
 
 class Shapes:
@@ -52,6 +65,9 @@ class Shapes:
         self.lines: dict[str, Statement] = {}
         self.known: dict[str, Shape | None] = {}
         self.groups: dict[str, Group] = {}
+        self._shelf = Shelf(target, version)
+        self._new: dict[str, Shape | None] = {}
+        self._spent = 0.0
         self._lock = threading.Lock()
 
     def find(self, text: str) -> Shape | None:
@@ -60,8 +76,28 @@ class Shapes:
             if text not in self.known:
                 if len(self.known) > KEPT:
                     self.known.clear()
-                self.known[text] = self._made(text)
+                kept = self._shelf.find(text)
+                if kept is None:
+                    begin = time.perf_counter()
+                    kept = (self._made(text),)
+                    self._new[text] = kept[0]
+                    self._spent += time.perf_counter() - begin
+                self.known[text] = kept[0]
             return self.known[text]
+
+    def limited(self, name: str) -> bool | None:
+        """Whether an instruction limits a number; None for a call, and for what is no instruction."""
+        limits = self._shelf.limits
+        if name not in limits:
+            limits[name] = _limited(name)
+        return limits[name]
+
+    def keep_found(self) -> None:
+        """Keep the shapes that were found on disk, if that took a while."""
+        with self._lock:
+            if self._spent > LONG:
+                self._shelf.keep(self._new)
+                self._new, self._spent = {}, 0.0
 
     def keep(self, line: str, statement: Statement) -> None:
         """Keep a statement that names nothing of its module."""

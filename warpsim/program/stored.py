@@ -1,4 +1,4 @@
-"""Programs on disk: what was read of a text, and the code of its functions, each when it is first asked for.
+"""Programs on disk: what was read of a text, and the code of its functions, each when it is first asked for; shapes of lines.
 
 A file belongs to a text and to those files of this package that decide what is read in it, so none is ever out of date. Forms are
 found again by their place among those of an opcode. A file can make nothing but what `_KNOWN` lists, whoever has written it.
@@ -39,6 +39,7 @@ from warpsim.program.program import (
     Variable,
     once,
 )
+from warpsim.program.statements import Shape
 from warpsim.program.uses import uses_of
 from warpsim.ptx.ast import Section
 from warpsim.types import TYPES, ScalarType, StateSpace
@@ -63,9 +64,13 @@ def _version() -> str | None:
 
 def name_of(text: str, file: str) -> str | None:
     """The name under which the program of a text is kept; None where none is: there is no folder, or others declare instructions."""
+    return _name("program", file, text)
+
+
+def _name(*parts: object) -> str | None:
     if not has_folder() or REGISTRY.revision != warpsim.isa.DECLARED or (version := _version()) is None:
         return None
-    return digest("program", version, file, text)
+    return digest(version, *parts)
 
 
 def find(name: str, text: str, again: Callable[[], Program]) -> Program | None:
@@ -133,6 +138,51 @@ def keep_derived(function: Function, what: str, made: object) -> None:
         write_object(digest(function.stored, what), _dumped(made))
 
 
+# ---- shapes ----------------------------------------------------------------------------------------
+
+MOST = 1 << 12
+"""Most shapes of modules with one header that are kept."""
+
+
+class Shelf:
+    """What is known of lines in modules with one header: the ``shapes`` that were found, packed, by their text; and ``limits``,
+    whether an instruction limits a number, by its name."""
+
+    def __init__(self, *header: object) -> None:
+        self._header = header
+        self.shapes: dict[str, bytes] = {}
+        self.limits: dict[str, bool | None] = {}
+        self._join(self._name())
+
+    def find(self, text: str) -> tuple[Shape | None] | None:
+        """The shape of a text, if it was kept."""
+        data = self.shapes.get(text)
+        return None if data is None else _unpacked(data)  # type: ignore[return-value]
+
+    def keep(self, made: dict[str, Shape | None]) -> None:
+        """Keep shapes, and the limits."""
+        name = self._name()
+        if name is None:
+            return
+        for text, shape in made.items():
+            with suppress(_Unkept):
+                self.shapes[text] = _dumped((shape,))
+        self._join(name)
+        if len(self.shapes) > MOST:
+            self.shapes = {text: self.shapes[text] for text in made if text in self.shapes}
+        limits = {instruction: found for instruction, found in dict(self.limits).items() if found is not None}
+        write_object(name, _dumped((self.shapes, limits)))
+
+    def _name(self) -> str | None:
+        return _name("shapes", *self._header)
+
+    def _join(self, name: str | None) -> None:
+        """Take what is on disk."""
+        found = name and _read(name)
+        if isinstance(found, tuple):
+            self.shapes, self.limits = found[0] | self.shapes, found[1] | self.limits
+
+
 def _later() -> NoReturn:
     """Stands in a file for what makes a body, or samples."""
     raise AssertionError
@@ -154,9 +204,12 @@ def _dumped(made: object) -> bytes:
 def _read(name: str) -> object:
     """What a file holds; None where it is missing or damaged."""
     data = read_object(name)
-    if data is not None:
-        with suppress(pickle.UnpicklingError, LookupError, TypeError, ValueError, AttributeError, EOFError):
-            return _loaded(data)
+    return None if data is None else _unpacked(data)
+
+
+def _unpacked(data: bytes) -> object:
+    with suppress(pickle.UnpicklingError, LookupError, TypeError, ValueError, AttributeError, EOFError):
+        return _loaded(data)
     return None
 
 
@@ -166,7 +219,7 @@ def _loaded(data: bytes) -> object:
 
 Kind = tuple[str, int, str, tuple[str, ...], tuple[tuple[str, object], ...]]
 """An opcode, which of its forms it is, and an `Op`: text, modifiers and slots."""
-_RECORDS = (Body, Function, Instruction, Param, Program, Register, Section, Uses, Variable)
+_RECORDS = (Body, Function, Instruction, Param, Program, Register, Section, Shape, Uses, Variable)
 _TUPLES = (Operand, Relocation, Span)
 
 
