@@ -101,6 +101,11 @@ FAULTS = {
                                    "v: mbarrier.test_wait.shared.b64 %p7, [%r8], %x4; @!%p7 bra v; xor.b32 %r6, %r5, 128; ld.shared.u32 %r7, [%r6];", 64),
     "halves of a warp": ("races", "st.shared.u32 [%r5], 1; setp.lt.u32 %p2, %r1, 16; @%p2 bra low; bar.warp.sync 0xffff0000; bra past; low: bar.warp.sync 0xffff; past: "
                          "xor.b32 %r6, %r5, 64; ld.shared.u32 %r7, [%r6];", 32),
+    "orders that end": ("races", "@%p4 mbarrier.init.shared.b64 [%r8], 32; @%p4 mbarrier.init.shared.b64 [%r3+512], 32; bar.sync 0; mov.u32 %r9, 0; setp.ge.u32 %p2, %r1, 32; @%p2 bra second; "
+                        "first:" + "mov.u32 %r6, 0;" * 3 + "not.b32 %r7, %r9; and.b32 %r7, %r7, 1; " + WAIT.format("w", "%r7").replace("%r8", "%r3+512") + "st.shared.u32 [%r5], 1;" + ARRIVE
+                        + "add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 3; @%p1 bra first; bra fin; second: not.b32 %r7, %r9; and.b32 %r7, %r7, 1;" + WAIT.format("v", "%r7")
+                        + "mbarrier.arrive.shared.b64 _, [%r3+512]; ld.shared.u32 %r7, [%r5+-128]; add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 3; @%p1 bra second; fin:", 64),
+    "another's copy": ("races", "cp.async.ca.shared.global [%r5], [%x3], 4; bar.sync 0; xor.b32 %r6, %r5, 4; ld.shared.u32 %r7, [%r6]; cp.async.wait_all;", 64),
 }  # fmt: skip
 """Faulty kernels: the properties that they break, their text, and how many threads run."""
 SHORT = 27

@@ -343,6 +343,51 @@ def test_bounds_for_a_solver():
     assert refuted.inputs == {"saxpy_param_0": 101}
 
 
+DIGITS = """.reg .f32 %f<3>; .local .align 4 .b8 digits[28]; ld.param.u64 %x1, [a]; ld.global.f32 %f1, [%x1]; abs.ftz.f32 %f2, %f1;
+setp.ltu.f32 %p1, %f2, {least}; @%p1 bra past;
+mov.b32 %r1, %f1; shr.u32 %r1, %r1, 23; and.b32 %r1, %r1, 224; add.s32 %r1, %r1, -128; shr.u32 %r1, %r1, 3;
+mov.u32 %r2, digits; sub.s32 %r2, %r2, %r1; ld.local.u32 %r3, [%r2+24]; past:"""
+
+
+@pytest.mark.parametrize(("least", "bounds"), [("0f47CE4780", "proved"), ("0f3F800000", "unknown")])
+def test_digits_that_a_float_chooses(least, bounds):
+    """sinf reduces large arguments so: the exponent leads to the digits of 2/pi, in an array at the beginning of local memory, and the
+    address wraps around at 32 bits. Smaller arguments lead beyond them."""
+    pytest.importorskip("z3", reason="needs warpsim[prove]")
+
+    assert said(proof_of(DIGITS.format(least=least), args=(np.zeros(1, np.float32),)))["bounds"] == bounds
+
+
+@pytest.mark.parametrize(
+    ("op", "lanes"),
+    [("rem.s32 %r2, %r2, 32; add.s32 %r2, %r2, 31;", 63), ("div.s32 %r2, %r2, -67108864; add.s32 %r2, %r2, 32;", 65)],
+)
+def test_signed_division_for_a_solver(op, lanes):
+    """What is left has the sign of the dividend, and quotients are rounded towards 0: so many words are enough, one fewer is not."""
+    pytest.importorskip("z3", reason="needs warpsim[prove]")
+    body = f"""ld.param.u64 %x1, [a]; ld.param.u64 %x2, [b]; ld.global.s32 %r2, [%x1]; {op} mul.wide.s32 %x3, %r2, 4;
+    add.s64 %x2, %x2, %x3; ld.global.u32 %r3, [%x2];"""
+    for words, bounds in ((lanes, "proved"), (lanes - 1, "unknown")):
+        arrays = np.zeros(1, np.int32), np.zeros(words, np.int32)
+        assert said(proof_of(body, args=arrays, params=".param .u64 a, .param .u64 b"))["bounds"] == bounds
+
+
+def test_a_solver_without_time():
+    """An answer that takes too long names the place where the time was over."""
+    pytest.importorskip("z3", reason="needs warpsim[prove]")
+    from warpsim.proving.ranges import answers_within
+
+    kernel = warpsim.load(SAXPY)["saxpy"]
+    args = 100, 2.0, np.zeros(100, np.float32), np.zeros(100, np.float32)
+    with Launching(kernel, 1, 128, args, kernel.device(None)).begun({}) as state:
+        found, _ = answers_within(state, {}, time.monotonic() - 1)
+
+    assert {a.verdict for a in found} == {Verdict.UNKNOWN}
+    assert {f.message for a in found for f in a.findings} == {
+        "ld.param.u32: following all paths that lead here takes too long"
+    }
+
+
 STAGED = """.reg .b32 %n; .shared .align 16 .b8 t[256]; ld.param.u32 %n, [n]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, t;
 add.u32 %r4, %r3, %r2; mov.u32 %r5, 0;
 again: st.shared.u32 [%r4], %r5; {first} xor.b32 %r6, %r2, 252; add.u32 %r6, %r6, %r3; ld.shared.u32 %r7, [%r6];

@@ -158,7 +158,7 @@ def _asked(
     names = {launching.kernel.params[n].name: each for n, each in ranges.items()}
     with launching.begun({}) as state:
         return answers_within(
-            state, names, time.monotonic() + max(until - time.perf_counter(), 1.0), places, properties
+            state, names, time.monotonic() + max(until - time.perf_counter(), 0.1), places, properties
         )
 
 
@@ -178,7 +178,7 @@ def _with(launching: Launching, numbers: Mapping[int, int], until: float) -> Lau
     args = list(launching.args)
     for number, value in numbers.items():
         args[number] = value
-    left = max(until - time.perf_counter(), 1.0)
+    left = max(until - time.perf_counter(), 0.1)
     made: Launching = attrs.evolve(launching, args=tuple(args), max_seconds=left)
     return made
 

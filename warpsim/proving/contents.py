@@ -13,8 +13,10 @@ import numpy as np
 from warpsim.analysis.constants import Constants
 from warpsim.analysis.flow import Block, blocks_of
 from warpsim.analysis.loops import CLOCKS, loop_blocks
+from warpsim.analysis.undefined import AT_BARRIERS
 from warpsim.checks.undefined_bits import transfer_of
 from warpsim.checks.undefined_products import early
+from warpsim.checks.undefined_registers import RULE as UNDEFINED
 from warpsim.checks.undefined_registers import ones, origins, put, undefined
 from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.written import WrittenBits, lacks, nothing_written, written_bits
@@ -42,6 +44,10 @@ PLACED = frozenset({"smid", "nsmid", "warpid", "nwarpid", "gridid"}) | CLOCKS
 ELSEWHERE = "what lanes bring to a collective at another place"
 VOTE = "the votes of threads at a barrier"
 BEYOND = frozenset({"out-of-bounds", "misaligned"})
+HARMLESS = frozenset({"a matrix operand", AT_BARRIERS["c"]})
+"""What the metadata of a sparse product and the predicates of a vote at a barrier are used as: they decide nothing but its result."""
+ADDRESS = "an address"
+"""What a register is used as whose value leads an access anywhere."""
 PHASE_BIT = np.uint64(1) << mbarriers.PHASE
 FOLLOWED = frozenset({
     "accumulator", "active", "async_groups", "bulk", "cluster", "device", "lane", "memory", "objects", "report", "shared_matrix",
@@ -156,6 +162,8 @@ class Contents(Uninitialised):
         """Accesses, by identity, that were out of bounds in some thread, which then reads anything."""
         self.strange: dict[int, tuple[Instruction, str]] = {}
         """Executed instructions that cannot be followed, and why."""
+        self.over = False
+        """Whether what nobody knows has decided what comes now, which is not worth following."""
 
     def launch_began(self, launch: LaunchState) -> None:
         """Forget the contents of all memory but constants."""
@@ -252,10 +260,13 @@ class Contents(Uninitialised):
                 why = "it may be false, and what follows is ordered as if it were true"
             if why:
                 self.strange[id(instruction)] = instruction, why
+                self.over = machine.hooks.pausing = True
 
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
-        """Note accesses out of bounds."""
+        """Note accesses out of bounds, and what nobody can follow."""
         super().finding(machine, group, finding)
+        if finding.rule == UNDEFINED and finding.values.get("use") not in {*HARMLESS, ADDRESS}:
+            self.over = machine.hooks.pausing = True
         if finding.rule in BEYOND:
             self._beyond.add(id(group.instruction))
 

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 
 import attrs
 
-from warpsim.analysis.undefined import AT_BARRIERS
 from warpsim.checks.race.detector import RaceWatcher
 from warpsim.checks.undefined_registers import CONTENTS
 from warpsim.checks.undefined_registers import RULE as UNDEFINED
@@ -36,7 +35,7 @@ from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
 from warpsim.proving.alike import Alike
 from warpsim.proving.answers import RULES, Answer, Verdict
-from warpsim.proving.contents import Contents
+from warpsim.proving.contents import ADDRESS, HARMLESS, Contents
 from warpsim.proving.pairing import Pairing
 from warpsim.proving.sides import Lost, source_of
 from warpsim.records import frozen
@@ -48,13 +47,8 @@ ORDERS: tuple[Keywords, ...] = (
 )
 """The launches: asynchronous operations act as late as they may, at once, and in a random order."""
 ENDING = "loops whose end data decide do end"
-HARMLESS = frozenset({"a matrix operand", AT_BARRIERS["c"]})
-"""What the metadata of a sparse product and the predicates of a vote at a barrier are used as: they decide nothing but its result."""
-ADDRESS = "an address"
-"""What a register is used as whose value leads an access anywhere."""
 FOLLOW = "unknown"
 """The rule of findings that say what could not be followed."""
-ENDS = frozenset({"deadlock", "limit", "trap", "assert", "breakpoint"})
 
 
 @frozen(eq=False)
@@ -117,6 +111,7 @@ def _run(state: LaunchState, contents: Contents | None) -> tuple[Finding, ...]:
             _follow(state, seeing, contents)
     except ExecutionError as problem:
         found = list(dict.fromkeys([*problem.findings, *state.findings.values()]))
+        found += [_as_unclear(each, f"the launch ends here: {each.message}") for each in problem.findings]
     else:
         found = list(state.findings.values())
     for instruction, why in contents.strange.values() if contents is not None else ():
@@ -128,7 +123,7 @@ def _follow(state: LaunchState, seeing: list[Watcher], contents: Contents) -> No
     """Run a launch, both sides of what data decide included."""
     running = Run(state, seeing)
     try:
-        while running.advance():
+        while running.advance() and not contents.over:
             group = state.running
             assert group is not None
             try:
@@ -136,7 +131,7 @@ def _follow(state: LaunchState, seeing: list[Watcher], contents: Contents) -> No
             except Lost as problem:
                 contents.strange[id(group.instruction)] = group.instruction, str(problem)
                 return
-        for choice in contents.sides.choices:
+        for choice in () if contents.over else contents.sides.choices:
             contents.strange[id(choice.group.instruction)] = (
                 choice.group.instruction,
                 "not all of its sides come to an end",
@@ -148,10 +143,9 @@ def _follow(state: LaunchState, seeing: list[Watcher], contents: Contents) -> No
 
 def answers(launching: Launching) -> Seen:
     """What launches with these scalars show."""
-    until = time.monotonic() + launching.max_seconds
     seen = Seen(launching)
     for order in ORDERS:
-        seen.look(order, max(until - time.monotonic(), 1.0))
+        seen.look(order)
         if all(name in seen.broken for name in RULES):
             break
     return seen
@@ -166,7 +160,7 @@ class Seen:
     ``unclear`` of each, and where the accesses are whose ``bounds`` are not clear (None: any may be)."""
 
     def __init__(self, launching: Launching) -> None:
-        self.launching = launching
+        self.launching, self._until = launching, time.monotonic() + launching.max_seconds
         self.broken: dict[str, tuple[Finding, ...]] = {}
         self.unclear: dict[str, list[Finding]] = {name: [] for name in RULES}
         self.bounds: set[Place] | None = set()
@@ -176,11 +170,15 @@ class Seen:
         self._waits = _is_asynchronous(code)
         self._code = {(i.span.line, i.span.column): i for i in code}
 
-    def look(self, order: Keywords, seconds: float) -> None:
+    def _findings(self, order: Keywords, contents: Contents | None = None) -> tuple[Finding, ...]:
+        left = max(self._until - time.monotonic(), 0.1)
+        return attrs.evolve(self.launching, max_seconds=left).findings(order, contents)
+
+    def look(self, order: Keywords) -> None:
         """Look at a launch in one order."""
-        left, contents = attrs.evolve(self.launching, max_seconds=seconds), Contents()
+        contents = Contents()
         settled = all(name in self.broken or self.unclear[name] for name in RULES)
-        found = () if settled else left.findings(order, contents)
+        found = () if settled else self._findings(order, contents)
         if contents.sides.loops:
             self.assumed = (ENDING,)
         for each in found:
@@ -189,7 +187,7 @@ class Seen:
         suspects = [f for f in found if _breaks(f, None)]
         if order is not ORDERS[0] and not (suspects or any(self.unclear.values()) or contents.sides.chosen):
             return
-        known = left.findings(order)
+        known = self._findings(order)
         for name in RULES:
             confirmed = tuple(f for f in known if _breaks(f, name))
             if confirmed and name not in self.broken:
@@ -203,7 +201,7 @@ class Seen:
         confirmed_at = {(f.rule, f.line, f.column) for f in known if _breaks(f, None)}
         astray = {(f.line, f.column) for f in found if _strays(f)}
         for each in suspects:
-            if each.rule in RULES["races"] and not self._is_global(each):
+            if each.rule in RULES["asynchrony"] or (each.rule in RULES["races"] and not self._is_global(each)):
                 self._race(each)
             if (each.rule, each.line, each.column) not in confirmed_at:
                 message = f"{each.rule} is not met in a launch with the contents given: {each.message}"
@@ -216,10 +214,10 @@ class Seen:
         return all(i is not None and set(i.traits.spaces) == {"global"} and not i.traits.asynchronous for i in parties)
 
     def _race(self, race: Finding) -> None:
-        """Leave open what a launch shows of other properties: other orders of what races may show others."""
+        """Leave open what a launch shows of other properties: other orders of what races, or is not waited for, may show others."""
         self.bounds = None
         for name in RULES:
-            if name != "races":
+            if race.rule not in RULES[name]:
                 self.unclear[name].append(
                     _as_unclear(race, f"other orders of what races are not followed: {race.message}")
                 )
@@ -257,15 +255,13 @@ def _is_asynchronous(code: list[Instruction]) -> bool:
 def _answer(name: str, broken: Mapping[str, tuple[Finding, ...]], unclear: list[Finding]) -> Answer:
     if name in broken:
         return Answer(name, Verdict.REFUTED, broken[name])
-    ended = [f for found in broken.values() for f in found if f.rule in ENDS]
-    unclear = unclear or [_as_unclear(f, f"the launch ends here: {f.message}") for f in ended]
     return Answer(name, Verdict.UNKNOWN, tuple(dict.fromkeys(unclear))) if unclear else Answer(name, Verdict.PROVED)
 
 
 def _left_open(finding: Finding, instruction: Instruction | None, *, waits: bool) -> frozenset[str]:
     """The properties that are not proved because of a finding. That of an access at an address which nobody knows is proved of
     launches where it is in bounds: it may touch all of its memory, which matters to what ``waits`` for asynchronous operations."""
-    if finding.rule not in ENDS and _breaks(finding, None):
+    if _breaks(finding, None):
         return frozenset(name for name in RULES if _breaks(finding, name))
     access = None if instruction is None else instruction.traits.access
     if not _strays(finding) or instruction is None or access is None:
@@ -301,8 +297,6 @@ def _unclear(finding: Finding) -> Finding | None:
         if origin is None:
             return _as_unclear(finding, f"{what}, and nothing wrote it")
         return _as_unclear(finding, f"{what}, and follows from {source_of(origin)}")
-    if finding.rule in ENDS and not _breaks(finding, None):
-        return _as_unclear(finding, f"the launch ends here: {finding.message}")
     return None
 
 

@@ -86,6 +86,7 @@ class Walker:
         self.branches: list[tuple[int, z3.ExprRef, z3.ExprRef]] = []
         """Of guarded branches, exits and barriers: where, on which condition they are reached, and their guard."""
         self.recording = False
+        self.at = 0
         self.read = {r for i in function.code for r in i.reads}
         self.inside = {b: loop_blocks(self.blocks, b) for b in range(len(self.blocks)) if self._is_head(b)}
 
@@ -96,7 +97,12 @@ class Walker:
         """Follow all paths."""
         self.recording = True
         edges: Edges = {0: [(TRUE, {})]}
-        self._sweep(0, len(self.blocks), edges, None)
+        try:
+            self._sweep(0, len(self.blocks), edges, None)
+        except (TimeoutError, z3.Z3Exception):
+            if time.monotonic() < self.until:
+                raise
+            self._unclear(self.at, self.function.code[self.at], "following all paths that lead here takes too long")
         self._lost(edges, len(self.blocks))
         return self.ways
 
@@ -223,11 +229,22 @@ class Walker:
             holds = wide[1] == wide[0] + laps * by
             after = z3.substitute(holds, (number, number + 1))
             solver = z3.Solver()
-            solver.set("timeout", 2000)
+            solver.set("timeout", min(2000, self._left()))
             solver.add(*self.always, *given, holds, number != (1 << LAPS) - 1, z3.Not(after))
             if solver.check() == z3.unsat:
                 found.append(holds)
         return found
+
+    def _left(self) -> int:
+        """How many milliseconds are left.
+
+        Raises:
+            TimeoutError: none.
+        """
+        left = int(1000 * (self.until - time.monotonic()))
+        if left <= 0:
+            raise TimeoutError
+        return left
 
     def _lap(
         self, head: int, end: int, condition: z3.ExprRef, state: State, edges: Edges | None = None
@@ -253,8 +270,8 @@ class Walker:
         block = self.blocks[number]
         for at in range(block.first, block.last):
             instruction = self.function.code[at]
-            if time.monotonic() > self.until:
-                raise TimeoutError
+            self.at = at
+            self._left()
             guard = self._guard(instruction, state)
             here = condition if guard is None else z3.And(condition, guard)
             if guard is not None and self.recording:
@@ -423,8 +440,7 @@ class Walker:
     def _address(self, operand: Operand, state: State) -> z3.ExprRef:
         base = operand.base
         assert base is not None
-        value = self._operand(base, state)
-        return resized(value, 64, signed=False) + operand.offset
+        return resized(self._operand(base, state) + operand.offset, 64, signed=False)  # of 32 bits: it wraps around
 
     def _operand(self, operand: Operand, state: State) -> z3.ExprRef:
         bits = width_of(operand.type.dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 
@@ -124,6 +125,8 @@ class Questions:
             self.places[name] = Place(base, size, start & 255, read_only, space)
             if space == "shared":
                 self.always.append(base == start)
+            elif space == "local":
+                self.always += [base & 255 == start & 255, z3.ULT(base, 1 << 24)]
             else:
                 self.always += [base & 255 == start & 255, z3.ULT(base, 1 << 47), z3.UGT(base, 1 << 20)]
         return self.places[name]
@@ -385,11 +388,25 @@ def answers_within(
 ) -> tuple[tuple[Answer, ...], list[dict[str, int]]]:
     """What can be proved of these properties for all scalars in ranges, and the inputs that may refute what cannot. Bounds are
     in question only of accesses at ``places`` (lines and columns), if those are given."""
+    timer = threading.Timer(
+        max(until - time.monotonic(), 0.0), z3.main_ctx().interrupt
+    )  # z3 may not look at its limits
+    timer.daemon = True
+    timer.start()
     try:
-        asked = Questions(state, ranges, until)
-    except TimeoutError:
-        late = (_unclear(state, state.plan.entry.code[0], "following all paths from here takes too long"),)
-        return tuple([Answer(name, Verdict.UNKNOWN, late) for name in names]), []
+        return _answers_within(state, ranges, until, places, names)
+    finally:
+        timer.cancel()
+
+
+def _answers_within(
+    state: LaunchState,
+    ranges: Mapping[str, Range],
+    until: float,
+    places: set[tuple[int, int]] | None,
+    names: Collection[str],
+) -> tuple[tuple[Answer, ...], list[dict[str, int]]]:
+    asked = Questions(state, ranges, until)
     unclear = [_unclear(state, i, why) for i, why in asked.ways.unclear.values()]
     suspects: list[dict[str, int]] = []
     found = []

@@ -98,6 +98,8 @@ def floating(op: str, a: list[z3.ExprRef]) -> z3.ExprRef | None:
     magnitude = [x & ((1 << (size - 1)) - 1) for x in a]
     if op in ("absolute", "negative"):
         return magnitude[0] if op == "absolute" else a[0] ^ (1 << (size - 1))
+    if op in ("signbit", "copysign"):
+        return a[0] < 0 if op == "signbit" else magnitude[0] | a[1] & (1 << (size - 1))
     infinity = z3.BitVecVal((1 << (size - 1)) - (1 << FRACTION[size]), size)
     numbers = [z3.ULE(m, infinity) for m in magnitude]
     if op == "isnan":
@@ -136,8 +138,12 @@ def integer(op: str, a: list[z3.ExprRef], *, signed: bool) -> z3.ExprRef | None:
         return (equal if op.endswith("equal") else less)(x, y)
     if op == "right_shift":
         return a[0] >> a[1] if signed else z3.LShR(*a)
-    if op in ("floor_divide", "fmod") and not signed:
-        return z3.UDiv(*a) if op == "floor_divide" else z3.URem(*a)
+    if op in ("floor_divide", "fmod"):
+        return _divided(op, a, signed=signed)
+    if op == "byteswap":
+        return z3.Concat(*(z3.Extract(at + 7, at, a[0]) for at in range(0, a[0].size(), 8)))
+    if op == "absolute":
+        return z3.If(a[0] < 0, -a[0], a[0]) if signed else a[0]
     if op in ("minimum", "maximum"):
         less = a[0] < a[1] if signed else z3.ULT(*a)
         return z3.If(less, *(a if op == "minimum" else reversed(a)))
@@ -155,3 +161,15 @@ def integer(op: str, a: list[z3.ExprRef], *, signed: bool) -> z3.ExprRef | None:
         "not_equal": lambda: a[0] != a[1],
     }
     return table[op]() if op in table else None
+
+
+def _divided(op: str, a: list[z3.ExprRef], *, signed: bool) -> z3.ExprRef:
+    """NumPy's quotient, which is rounded down, or its rest, which has the dividend's sign."""
+    if not signed:
+        return z3.UDiv(*a) if op == "floor_divide" else z3.URem(*a)
+    rest = z3.SRem(*a)
+    return (
+        rest
+        if op == "fmod"
+        else a[0] / a[1] - z3.If(z3.And(rest != 0, (a[0] ^ a[1]) < 0), z3.BitVecVal(1, rest.size()), 0)
+    )
