@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -98,3 +101,22 @@ def test_elements_in_words_of_columns(size, k, transposed, columns):
     along = found.address[:, :: 4 // size] if transposed else found.address[:: 4 // size]
     assert (words == memory[along.reshape(-1) // 4, 0]).all()
     assert places.shape == (1, 1, *along.shape[:2])
+
+
+def test_rank_in_a_descriptor() -> None:
+    """An H200 reads through the rank that an unmasked address brings into the leading offset, and not by reserved bits
+    (tools/recordings/descriptors_of_ranks.cu)."""
+    blocks = re.split(r"^\d+: 0\n", (Path(__file__).parent / "descriptors_of_ranks_h200.txt").read_text(), flags=re.M)
+    lines = blocks[1].splitlines()
+    found = [lines[1::2], *[block.splitlines() for block in blocks[2:]]]
+    read = np.array([[[p.split(",") for p in line.split()] for line in rows] for rows in found], int)
+    own, mapped, peer = np.array([[int(a, 16) for a in line.split()] for line in lines[::2]]).T
+    assert list(own) == list(mapped) == [rank << 24 | 0x400 for rank in range(4)]
+
+    start, plain, swizzled = (own & 0x3FFFF) >> 4, 16 << 32 | 8 << 16, 1 << 62 | 64 << 32
+    bits = [start | plain, own >> 4 | plain, mapped >> 4 | plain, peer >> 4 | plain, (own >> 4) + plain]
+    bits += [start | swizzled, own >> 4 | swizzled, peer >> 4 | swizzled]
+    bits += [start | plain | extra for extra in (3 << 14, 3 << 30, 3 << 46, 1 << 52)]
+    address = descriptors.byte_addresses(descriptors.decode(np.array(bits)), 16, 64, 2, transposed=False)
+    expected = (address[[0, 8], ::9].transpose(2, 3, 1, 0) - 0x400) // 16
+    assert (expected == read).all()

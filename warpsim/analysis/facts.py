@@ -211,7 +211,7 @@ def _copy(step: Step, name: str, access: Callable[..., Access]) -> Iterator[Acce
         )  # fmt: skip
 
 
-def matrices(instruction: Instruction) -> Iterator[tuple[str, Operand, Callable[[int], descriptors.Elements]]]:
+def matrices(instruction: Instruction) -> Iterator[tuple[str, Operand, functools.partial[descriptors.Elements]]]:
     """The operands of a wgmma that are descriptors: name, operand, and what decodes the matrix that one names."""
     op, named = instruction.op, instruction.named
     itemsize = int(STORAGE[op.atype.name][1:])

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from warpsim.analysis.facts import matrices
+from warpsim.analysis.ranked import descriptors_by_rank
 from warpsim.analysis.wmma_fragments import ADVICE as FRAGMENT_ADVICE
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
 from warpsim.analysis.wmma_fragments import Mismatch, mismatches
@@ -19,6 +21,7 @@ from warpsim.layout.tensor_map import ROW_UNIT
 from warpsim.machine.memory.addresses import RowProblem
 from warpsim.machine.memory.word_access import report_rows
 from warpsim.machine.reporting import present
+from warpsim.machine.specials import ranks_of
 from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import BoxLoad, BoxStore
 from warpsim.machine.values import Array
@@ -27,6 +30,7 @@ from warpsim.numerics.arrays import distinct
 
 if TYPE_CHECKING:
     from warpsim.checks.proxies import Proxies
+    from warpsim.errors import Span
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
@@ -39,6 +43,8 @@ RULE = "descriptor"
 SWIZZLES: Note[TileSwizzles] = Note(RULE)
 MISMATCHES: Note[dict[int, Mismatch]] = Note(FRAGMENT)
 ADVICE = "see the matrix descriptor format and its table of canonical layouts"
+UNMASKED = "keep the lower 18 bits of an address that goes into a descriptor: (address & 0x3ffff) >> 4"
+RANKED: Note[dict[tuple[Span, str], int]] = Note("ranked")
 ROW = 128
 
 
@@ -103,6 +109,7 @@ class Descriptors(Watcher):
         limits: tuple[int, int],
     ) -> None:
         """Report invalid descriptors."""
+        self._check_rank(machine, group, bits, columns, matrix)
         problems: dict[int, str | None]
         first, size = bits.item(0), machine.batch.shared.size
         if bits.size == 1 or (bits == first).all():
@@ -123,6 +130,37 @@ class Descriptors(Watcher):
             if found:
                 message = f"{found} (descriptor {descriptors.describe(number)})"
                 machine.fault(RULE, message, group, advice=ADVICE, descriptor=number)
+
+    def _check_rank(
+        self, machine: Machine, group: Group, bits: Array, columns: Array, matrix: tuple[int, int, int, bool]
+    ) -> None:
+        """Report descriptors that name other bytes on a GPU, where addresses hold the CTA's rank."""
+        if machine.launch.settings.cluster is None:
+            return
+        known = machine.launch.plan.main.notes.get(RANKED)
+        if known is None:
+            functions = machine.launch.plan.program.functions.values()
+            known = machine.launch.plan.main.notes[RANKED] = dict(
+                found for function in functions for found in descriptors_by_rank(function)
+            )
+        if not known:
+            return
+        here, (*shape, transposed) = present(group), matrix
+        named = dict(zip(("k", "extent", "itemsize", "transposed"), matrix, strict=True))
+        more = [known.get((here.span, name), 0) for name, _, decoded in matrices(here) if decoded.keywords == named]
+        ranks = ranks_of(machine.launch, machine.batch)
+        second = ranks[columns] == 1
+        if not second.any():
+            return
+        number = np.broadcast_to(bits, second.shape)[second].item(0)
+        *there, meant = [descriptors.elements(number + m, *shape, transposed=transposed) for m in (*more, 0)]
+        if all((read.address != meant.address).any() for read in there):
+            message = (
+                "its address is not masked: on a GPU, bits 24 and up of a shared address are the CTA's rank in the cluster, and"
+                f" here it reads by {descriptors.describe(number + more[0])} instead of {descriptors.describe(number)}"
+            )
+            lanes = ranks[group.selection.positions % len(ranks)] == 1
+            machine.fault(RULE, message, group, lanes, advice=UNMASKED, descriptor=number)
 
 
 def _mislaid(machine: Machine, tile: descriptors.Elements, columns: Array) -> str | None:
