@@ -2,30 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from warpsim.analysis.flow import Graph, blocks_of
 from warpsim.analysis.loops import added_to
 from warpsim.errors import Span
+from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access
-from warpsim.program.program import Function, Instruction
+from warpsim.program.program import Function, Instruction, Operand
 
 
 def guesses(function: Function) -> set[Span]:
     """Places of loads whose result becomes, through `mov` at most, the comparand of an `atom.cas` of the function."""
+    compared = _copied_into(function, {r for i in function.code if _is_swap(i) for r in i.operands[-2].registers})
+    return {i.span for i in function.code if i.traits.access is Access.LOAD and compared & set(i.writes)}
+
+
+def kept_bits(function: Function) -> Iterator[tuple[Span, Operand]]:
+    """The mask of what an `atom.cas` that stores ``(comparand & mask) | new`` may keep, by its place and those of the loads that guess
+    the comparand: so libcu++ makes atomics of 8 and 16 bits. Loads that precede the mask keep everything: it is up to the swap."""
+    writers: dict[int, list[Instruction]] = {}
+    for instruction in function.code if any(map(_is_swap, function.code)) else ():
+        for r in instruction.writes:
+            writers.setdefault(r, []).append(instruction)
+
+    def made(operand: Operand, op: str) -> tuple[Operand, ...]:
+        by = () if operand.register is None else writers.get(operand.register.index, ())
+        if len(by) != 1 or by[0].guard is not None or by[0].form.ports or by[0].form.scope is not Scope.THREAD:
+            return ()
+        node = by[0].graph.outputs[0][0]
+        return by[0].inputs if node.op == op and all(a.op == "input" for a in node.args) else ()
+
+    for swap in filter(_is_swap, function.code):
+        comparand, new = swap.operands[-2:]
+        for part in made(new, "bitwise_or"):
+            masked = made(part, "bitwise_and")
+            mask = next((m for m in masked if m.register != comparand.register), None)
+            if mask is None or comparand.register not in [m.register for m in masked]:
+                continue
+            yield swap.span, mask
+            guessed, unknown = _copied_into(function, set(comparand.registers)), set(mask.registers)
+            for instruction in function.code:
+                unknown.difference_update(instruction.writes)
+                if instruction.traits.access is Access.LOAD and guessed & set(instruction.writes):
+                    yield instruction.span, Operand.number(mask.type, -1) if unknown else mask
+
+
+def _is_swap(instruction: Instruction) -> bool:
+    return instruction.traits.access is Access.ATOMIC and "cas" in instruction.op.modifiers
+
+
+def _copied_into(function: Function, registers: set[int]) -> set[int]:
+    """These registers, and those from which `mov` copies into them."""
     copies: dict[int, set[int]] = {}
-    compared: set[int] = set()
     for instruction in function.code:
         if instruction.traits.copies:
-            reads, writes = instruction.reads, instruction.writes
-            for r in writes:
-                copies.setdefault(r, set()).update(reads)
-        elif instruction.traits.access is Access.ATOMIC and "cas" in instruction.op.modifiers:
-            compared.update(instruction.operands[-2].registers)
-    waiting = list(compared)
+            for r in instruction.writes:
+                copies.setdefault(r, set()).update(instruction.reads)
+    found, waiting = set(registers), list(registers)
     while waiting:
-        for r in copies.get(waiting.pop(), set()) - compared:
-            compared.add(r)
+        for r in copies.get(waiting.pop(), set()) - found:
+            found.add(r)
             waiting.append(r)
-    return {i.span for i in function.code if i.traits.access is Access.LOAD and compared & set(i.writes)}
+    return found
 
 
 def tests(function: Function) -> set[Span]:

@@ -16,6 +16,7 @@ from warpsim.analysis.ranked import descriptors_by_rank
 from warpsim.analysis.wmma_fragments import ADVICE as FRAGMENT_ADVICE
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
 from warpsim.analysis.wmma_fragments import Mismatch, mismatches
+from warpsim.checks.found import known_of
 from warpsim.layout import descriptors, tensor_map
 from warpsim.layout.tensor_map import ROW_UNIT
 from warpsim.machine.memory.addresses import RowProblem
@@ -30,7 +31,6 @@ from warpsim.numerics.arrays import distinct
 
 if TYPE_CHECKING:
     from warpsim.checks.proxies import Proxies
-    from warpsim.errors import Span
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
@@ -44,7 +44,6 @@ SWIZZLES: Note[TileSwizzles] = Note(RULE)
 MISMATCHES: Note[dict[int, Mismatch]] = Note(FRAGMENT)
 ADVICE = "see the matrix descriptor format and its table of canonical layouts"
 UNMASKED = "keep the lower 18 bits of an address that goes into a descriptor: (address & 0x3ffff) >> 4"
-RANKED: Note[dict[tuple[Span, str], int]] = Note("ranked")
 ROW = 128
 
 
@@ -137,12 +136,7 @@ class Descriptors(Watcher):
         """Report descriptors that name other bytes on a GPU, where addresses hold the CTA's rank."""
         if machine.launch.settings.cluster is None:
             return
-        known = machine.launch.plan.main.notes.get(RANKED)
-        if known is None:
-            functions = machine.launch.plan.program.functions.values()
-            known = machine.launch.plan.main.notes[RANKED] = dict(
-                found for function in functions for found in descriptors_by_rank(function)
-            )
+        known = known_of(machine.launch.plan, descriptors_by_rank)
         if not known:
             return
         here, (*shape, transposed) = present(group), matrix

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
+from warpsim.checks.found import is_found
 from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks
-from warpsim.checks.race.found import is_found
 from warpsim.checks.race.reports import ATOMS, EXITED, IN_PART, IN_TURN, IN_WORD, UNFENCED, Race, Reports
 from warpsim.checks.race.unused import AGAIN, ROW, UNDECIDED, row_readers
 from warpsim.checks.race.vector_clocks import ALL, INITS
@@ -331,9 +331,10 @@ class AccessChecks:
                 reads = self._rows(machine, pairs, here, rows, accesses, index) if some is rows else None
                 cta, found = machine.batch.ctas[here % self.clocks.n_ctas], np.flatnonzero(some)
                 which = int(found[np.lexsort((here[found], cta[found]))[0]])  # the thread that the finding names first
-                at, thread, time = accesses.at[pairs.chosen[which]], pairs.theirs[which], pairs.times[which]
+                cell, thread, time = index[pairs.chosen[which]], pairs.theirs[which], pairs.times[which]
                 why = self._reason(reason, pairs, wrong, int(time))
-                race = Race(int(at), int(thread), int(time), allocation, write, was_write, why, reads)
+                at = int(cell) // accesses.cells.width * accesses.cells.granule
+                race = Race(at, int(thread), int(time), allocation, write, was_write, why, reads)
                 self.reports.report(machine, group, here[some], race)
 
     def _read_rows(self, machine: Machine, accesses: Accesses, times: Array, *, was_write: bool) -> Array | bool:

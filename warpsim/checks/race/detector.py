@@ -12,9 +12,11 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
+from warpsim.analysis.verified_loads import kept_bits
 from warpsim.checks.async_global import GlobalSources, Source, changed, clashing, sources_of
 from warpsim.checks.async_reuse import unfinished_reads
 from warpsim.checks.cells import SHIFT, THREAD, Cells, cells_of, note_strided
+from warpsim.checks.found import known_of
 from warpsim.checks.race import RULE as RACE
 from warpsim.checks.race import unused
 from warpsim.checks.race.accesses import AccessChecks, Accesses
@@ -24,6 +26,7 @@ from warpsim.checks.race.order import BOTH
 from warpsim.checks.race.reports import Reports, check_exit
 from warpsim.checks.undefined_registers import travels
 from warpsim.errors import Finding
+from warpsim.isa.traits import Access
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.collectives import Members
@@ -35,7 +38,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Footprint, GlobalTarget, Transfer
-from warpsim.machine.values import Affine, Array
+from warpsim.machine.values import Affine, Array, as_array
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
@@ -97,9 +100,10 @@ class Races:
     def shared(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check an access to shared memory, whose places broadcast over the lanes with its columns."""
         selection, columns, active = group.selection, access.columns, access.active
+        kept = self._kept(machine, group)
         if self.clocks.order.uniform:
             same = isinstance(selection, Rect) and selection.all_ctas and columns is selection.columns
-            if same and alike(access.at) and (active is None or alike(active)):
+            if kept is None and same and alike(access.at) and (active is None or alike(active)):
                 if len(self._reads) < WAITING and self._waits(access):
                     self._reads.append((access, selection, self.clocks.now))
                     return
@@ -114,10 +118,35 @@ class Races:
         if len(shape) < len(selection.shape):
             shape = selection.shape
         at, columns = np.broadcast_to(at, shape), np.broadcast_to(columns, shape)
-        self.checks.lanes(
-            machine, group, Accesses(cells, at, access.nbytes, threads, threads, columns, write=access.writes), active
-        )
+        accesses = Accesses(cells, at, access.nbytes, threads, threads, columns, write=access.writes)
+        self._lanes(machine, group, accesses, active, kept)
         self._flag(group, cells, access, at, columns)
+
+    def _kept(self, machine: Machine, group: Group) -> Array | None:
+        """What an atomic of part of a word leaves alone of it, as a mask of its bits; None if the access is of nothing of the kind."""
+        if not self.clocks.role.level:
+            return None
+        here = present(group)
+        mask = known_of(machine.launch.plan, kept_bits).get(here.span)
+        if mask is None:
+            return None
+        kept = as_array(group.value(mask))
+        if here.traits.access is Access.ATOMIC:
+            comparand, new = (as_array(group.value(operand)) for operand in here.operands[-2:])
+            kept = kept & ~(comparand ^ new)
+        return kept
+
+    def _lanes(
+        self, machine: Machine, group: Group, accesses: Accesses, active: Array | None, kept: Array | None
+    ) -> None:
+        """Check accesses of lanes, of which the bytes that are ``kept`` do not count."""
+        if kept is None:
+            self.checks.lanes(machine, group, accesses, active)
+            return
+        for byte in range(accesses.nbytes):
+            counts = kept >> 8 * byte & 255 != 255
+            counts = np.broadcast_to(counts if active is None else counts & active, group.selection.shape)
+            self.checks.lanes(machine, group, accesses._replace(at=accesses.at + byte, nbytes=1), counts)
 
     def _of_one_cta(self, access: MemoryAccess, selection: Selection) -> tuple[Accesses, Array | None]:
         """An access that is the same in all CTAs as that of one, and the lanes that make it."""
@@ -189,7 +218,7 @@ class Races:
         accesses = Accesses(
             cells, access.places - allocation.start, nbytes, threads, threads, allocation=allocation, write=write
         )
-        self.checks.lanes(machine, group, accesses, access.active)
+        self._lanes(machine, group, accesses, access.active, self._kept(machine, group))
         self._flag(group, cells, access, access.places, None)
 
     def _read_only(

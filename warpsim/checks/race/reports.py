@@ -14,10 +14,10 @@ from warpsim.analysis.flag_values import published
 from warpsim.analysis.verified_loads import guesses, tests
 from warpsim.checks.async_global import Use
 from warpsim.checks.cells import SHIFT, THREAD
+from warpsim.checks.found import is_found
 from warpsim.checks.other_variables import RULE as OTHER
 from warpsim.checks.race import RULE
 from warpsim.checks.race.clocks import BatchClocks
-from warpsim.checks.race.found import is_found
 from warpsim.checks.race.unused import AGAIN, UNDECIDED, Undecided
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine

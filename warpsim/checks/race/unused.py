@@ -21,8 +21,8 @@ import numpy as np
 from attrs import field
 
 from warpsim.analysis.flag_values import awaited, deciding, published, publishing
+from warpsim.checks.found import all_found
 from warpsim.checks.race import RULE
-from warpsim.checks.race.found import all_found
 from warpsim.checks.undefined_products import Unfinished
 from warpsim.checks.undefined_registers import travels
 from warpsim.errors import ExecutionError, Finding, Span
