@@ -486,6 +486,19 @@ def test_products_of_warpgroups(name):
     assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6)
 
 
+def test_products_of_warpgroups_with_a_sparse():
+    """Of each four elements of A, the first two are stored. Both factors lie in blocks of 8 x 8."""
+    case = Case.read(CASES / "gemm_sparse_f16")
+    case.data["in_E"] = np.full_like(case.data["in_E"], 0x44444444)
+    result = run_prepared(case.prepare(), kept := {}, shadow="f64")
+    a, b = (case.data[f"in_{n}"].view(np.float16).astype(np.float64).reshape(2, 8, -1, 8, 8) for n in "AB")
+    a, b = (x.transpose(1, 3, 0, 2, 4).reshape(64, -1, 2) for x in (a, b))
+    got = next(iter(kept.values())).view(np.float32).reshape(64, 64)
+
+    worst = np.abs((got - a.reshape(64, -1) @ b[:, ::2].reshape(64, -1).T) / got).max()
+    assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("rounded", [False, True])
 def test_products_of_warpgroups_with_a_in_registers(rounded):

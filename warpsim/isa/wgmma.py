@@ -174,7 +174,7 @@ def mma_float(
     c = _kept(c, scale_d, n, m)
     present = None
     if positions is not None:
-        left, present = _expanded(left, positions)
+        left, present = expanded(left, positions)
     if device.numerics == "ieee":
         stored = None if present is None else present.transpose(0, 2, 1)
         d = plain_matrix.dot_ieee(left.transpose(0, 2, 1), right, c, types, stored)
@@ -223,12 +223,12 @@ def mma_integer(
     else:
         left, right = left.view(op.atype.dtype), right.view(op.btype.dtype)
         if positions is not None:
-            left, _ = _expanded(left, positions)
+            left, _ = expanded(left, positions)
         d = plain_matrix.dot_integer(left.transpose(0, 2, 1), right, c, saturate=bool(op.satfinite))
     return fragments.scatter_accumulator(d, n, m)
 
 
-def _expanded(left: Lanes, positions: Lanes) -> tuple[Lanes, Lanes]:
+def expanded(left: Lanes, positions: Lanes) -> tuple[Lanes, Lanes]:
     """A ``[W, K, 64]`` of the stored elements ``[W, K / 2, 64]`` at ``positions`` ``[K / 2, 64, W]``, and a mask of them."""
     full, present = expand(left.transpose(1, 0, 2), positions.transpose(0, 2, 1))
     return full.transpose(1, 0, 2), present.transpose(1, 0, 2)

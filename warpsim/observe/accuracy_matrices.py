@@ -290,8 +290,7 @@ def product_of_warpgroups(machine: Machine, group: Group, p: Pending, memory: Sh
         factors[0] = factors[0] if lost is None else factors[0] + lost.transpose(2, 0, 1)
     scales = [wgmma.one(lanes(f"imm_scale_{name}")) or 1 for name in "ab"]
     if stored_at is not None:
-        full, _ = expand(factors[0].transpose(1, 0, 2), stored_at.transpose(1, 0, 2))
-        factors[0] = full.transpose(1, 0, 2)
+        factors[0] = wgmma.expanded(factors[0], stored_at)[0]
     sums = np.matmul(factors[0].transpose(0, 2, 1), factors[1]) * float(scales[0] * scales[1])
     rows = fragments.scatter_accumulator(sums, n, m)
     shaped = np.stack([_shaped(group, collect(warps, row, wide=True)) for row in rows])
