@@ -1,6 +1,8 @@
 """A shadow in higher precision: what it finds is what exact arithmetic says, at the line where it happens."""
 
+import math
 import re
+from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -55,8 +57,8 @@ def test_a_cancellation():
     wrong = abs(Fraction(float(out[0])) - exact) / Fraction(float(out[0]))
     assert at(result, 12).kinds["cancellation"]
     assert not at(result, 11).kinds.total()
-    assert at(result, 12).exact == pytest.approx(float(exact), rel=1e-6)
-    assert at(result, 12).largest == pytest.approx(float(wrong), rel=1e-6)
+    assert at(result, 12).exact == pytest.approx(float(exact), rel=1e-6, abs=0)
+    assert at(result, 12).largest == pytest.approx(float(wrong), rel=1e-6, abs=0)
     assert result.accuracy.lines[0].line == 12
     with pytest.raises(AssertionError, match=r"line 12 +sub"):
         assert_accuracy(result, ulps=2)
@@ -113,8 +115,122 @@ def test_a_shuffle_at_two_places(fewer):
     exact = np.where(np.arange(32) < 16, np.sqrt(x[::-1].astype(np.float64)), x[::-1])
     stored = result.accuracy.stores[0]
     assert out.tolist() == exact.astype(np.float32).tolist()
-    assert stored.largest == pytest.approx(float((np.abs(out - exact) / out).max()), rel=1e-9)
-    assert stored.total == pytest.approx(float((np.abs(out - exact) / out).sum()), rel=1e-6)
+    assert stored.largest == pytest.approx(float((np.abs(out - exact) / out).max()), rel=1e-9, abs=0)
+    assert stored.total == pytest.approx(float((np.abs(out - exact) / out).sum()), rel=1e-6, abs=0)
+
+
+def third(x):
+    """A third, which f32 and f64 round."""
+    return Fraction(1, 3) * x
+
+
+MAGIC = "0f4B400000"
+THIRD = "ld.global.f32 %f1, [%rd4]; div.rn.f32 %f2, %f1, 0f40400000; "
+REAL = {
+    "rounded by a sum": (
+        f"{THIRD} mov.f32 %f8, {MAGIC}; fma.rm.f32 %f3, %f2, 0f43700000, %f8; sub.f32 %f4, %f3, {MAGIC};"
+        "neg.f32 %f5, %f4; fma.rn.f32 %f6, %f2, 0f43700000, %f5;",
+        lambda x: 240 * third(x) - math.floor(240 * third(x)),
+    ),
+    "a sum that does not round": (
+        f"{THIRD} add.f32 %f6, %f2, 0f4B000000; sub.f32 %f6, %f2, 0f4A800000;",
+        lambda x: third(x) - 2**22,
+    ),
+    "floor": (
+        f"{THIRD} mul.f32 %f3, %f2, 0f40A00000; cvt.rmi.f32.f32 %f4, %f3; sub.f32 %f6, %f3, %f4;",
+        lambda x: 5 * third(x) % 1,
+    ),
+    "floor of what is off": (
+        "ld.global.f32 %f1, [%rd4]; add.f32 %f2, %f1, 0f4C800000; sub.f32 %f2, %f2, 0f4C800000; add.f32 %f2, %f2, 0f41200000;"
+        "cvt.rmi.f32.f32 %f6, %f2;",
+        lambda x: Fraction(math.floor(x + 10)),
+    ),
+    "saturated": (f"{THIRD} mul.sat.f32 %f6, %f2, 0f40000000;", lambda x: min(2 * third(x), Fraction(1))),
+    "copied sign": (f"{THIRD} neg.f32 %f3, %f1; copysign.f32 %f6, %f3, %f2;", lambda x: -third(x)),
+    "times one": (f"{THIRD} mul.rn.f32 %f6, %f2, 0f3F800000;", third),
+    "times minus one": (f"{THIRD} mul.f32 %f6, %f2, 0fBF800000;", lambda x: -third(x)),
+    "negated twice": (f"{THIRD} neg.f32 %f3, %f2; neg.f32 %f6, %f3;", third),
+    "least of one": (f"{THIRD} min.f32 %f6, %f2, %f2;", third),
+    "factors overwritten before the sum": (
+        f"{THIRD} mul.f32 %f3, %f2, %f1; mov.f32 %f2, %f1; add.f32 %f6, %f3, %f2;",
+        lambda x: third(x) * x + x,
+    ),
+    "of two floats, half is limited": (
+        f"{THIRD} neg.f32 %f3, %f2; cvt.rn.relu.f16x2.f32 %r2, %f2, %f3; mov.b32 {{%h1, %h2}}, %r2;"
+        "cvt.f32.f16 %f4, %h1; cvt.f32.f16 %f5, %h2; add.f32 %f6, %f4, %f5;",
+        third,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_functions(name):
+    """What is stored is as far from what exact arithmetic gives as the shadow says."""
+    body, exact = REAL[name]
+    x = np.linspace(1.03, 1.97, 32, dtype=np.float32)
+    out, result = shadow(f"{body} st.global.f32 [%rd5], %f6;", x, np.zeros_like(x))
+
+    worst = max(
+        abs((exact(Fraction(float(v))) - Fraction(float(o))) / Fraction(float(o))) for v, o in zip(x, out, strict=True)
+    )
+    assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-6, abs=0)
+
+
+THIRD64 = "ld.global.f64 %d1, [%rd4]; div.rn.f64 %d2, %d1, 0d4008000000000000; "
+REAL64 = {
+    "a constant less a value": (
+        f"{THIRD64} mov.f64 %d3, 0d3FF0000000000000; sub.f64 %d6, %d3, %d2;",
+        lambda x: 1 - third(x),
+    ),
+    "a value less a constant": (
+        f"mov.f64 %d3, 0d3FF0000000000000; {THIRD64} sub.f64 %d6, %d2, %d3;",
+        lambda x: third(x) - 1,
+    ),
+    "rounded by a sum": (
+        f"{THIRD64} fma.rn.f64 %d3, %d2, 0d4059000000000000, 0d4338000000000000; sub.f64 %d4, %d3, 0d4338000000000000;"
+        "fma.rn.f64 %d6, %d2, 0d4059000000000000, %d4;",
+        lambda x: 100 * third(x) + round(100 * third(x)),
+    ),
+    "copied sign": (f"{THIRD64} neg.f64 %d3, %d1; copysign.f64 %d6, %d3, %d2;", lambda x: -third(x)),
+    "least": (f"{THIRD64} add.f64 %d3, %d2, 0d3FF0000000000000; min.f64 %d6, %d3, %d2;", third),
+    "greatest": (f"{THIRD64} add.f64 %d3, %d2, 0d3FF0000000000000; max.f64 %d6, %d2, %d3;", lambda x: third(x) + 1),
+    "root": (
+        f"{THIRD64} rsqrt.approx.f64 %d6, %d2;",
+        lambda x: Fraction((1 / Decimal(float(x))).sqrt() * Decimal(3).sqrt()),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REAL64)
+def test_real_functions_of_f64(name):
+    """The same in twice the precision of f64; decimal numbers have 28 digits."""
+    body, exact = REAL64[name]
+    x = np.linspace(1.03, 1.97, 32)
+    out, result = shadow(f"{body} st.global.f64 [%rd5], %d6;", x, np.zeros_like(x), size=8)
+
+    worst = max(
+        abs((exact(Fraction(float(v))) - Fraction(float(o))) / Fraction(float(o))) for v, o in zip(x, out, strict=True)
+    )
+    assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-6, abs=0)
+
+
+def test_a_result_that_should_be_zero():
+    """Zero has the smallest unit in its last place."""
+    body = """ld.global.f32 %f1, [%rd4]; mul.rn.f32 %f2, %f1, %f1; neg.f32 %f3, %f1; fma.rn.f32 %f4, %f3, %f1, %f2;
+    st.global.f32 [%rd5], %f4;"""
+    out, result = shadow(body, np.full(32, 1.1, np.float32), np.zeros(32, np.float32))
+
+    assert result.accuracy.stores[0].largest == 1.0
+    assert result.accuracy.ulps == abs(float(out[0])) * 2.0**149 > 0
+
+
+def test_an_infinity_that_is_stored():
+    """70,000 is finite, but not in f16."""
+    body = "ld.global.f32 %f1, [%rd4]; cvt.rn.f16.f32 %h1, %f1; st.global.b16 [%rd5], %h1;"
+    out, result = shadow(body, np.full(32, 70000, np.float32), np.zeros(32, np.float32))
+
+    assert out.view(np.float16)[0] == math.inf
+    assert result.accuracy.ulps == math.inf
 
 
 def test_a_difference_of_zero():
@@ -127,7 +243,7 @@ def test_a_difference_of_zero():
 
     left = Fraction(float(np.float32(1e30))) / 7 - Fraction(float(np.uint32(0x6FE6CC55).view(np.float32)))
     assert out.tolist() == [0] * 32
-    assert at(result, 12).largest == at(result, 12).typical == pytest.approx(float(abs(left) * 2**126), rel=1e-6)
+    assert at(result, 12).largest == at(result, 12).typical == pytest.approx(float(abs(left) * 2**126), rel=1e-6, abs=0)
 
 
 def test_an_overflow():
@@ -157,7 +273,7 @@ L:  add.rn.f16x2 %r3, %r3, %r4;
     exact = [300 * Fraction(float(v)) for v in pair]
     worst = max(abs(Fraction(float(g)) - e) / Fraction(float(g)) for g, e in zip(got, exact, strict=True))
     assert "accumulates in f16" in at(result, 11).what
-    assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-12)
+    assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-12, abs=0)
 
 
 def test_f64_has_a_shadow_of_twice_its_precision():
@@ -190,7 +306,7 @@ def test_where_a_value_goes_its_error_goes():
     stored = result.accuracy.stores[0]
 
     exact = np.sqrt(x.astype(np.float64)).reshape(-1, 2)[:, ::-1].reshape(-1)
-    assert stored.largest == pytest.approx(float((np.abs(out - exact) / out).max()), rel=1e-9)
+    assert stored.largest == pytest.approx(float((np.abs(out - exact) / out).max()), rel=1e-9, abs=0)
     assert stored.ulps <= 0.5
     assert_accuracy(result, ulps=0.5)
     integers = body.replace("mov.b32 %f6, %r2;", "add.s32 %r2, %r2, 1; mov.b32 %f6, %r2;")
@@ -273,7 +389,7 @@ def test_exact_products_of_matrices(kind):
             worst = max(worst, abs(exact - Fraction(float(out[lane, r]))) / abs(Fraction(float(out[lane, r]))))
 
     assert worst > 0
-    assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-9)
+    assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-9, abs=0)
 
 
 def test_a_store_before_an_instruction_that_reads_nothing():
@@ -365,7 +481,7 @@ def test_a_product_of_a_sparse_matrix():
     pairs = (1 / x.astype(np.float64) * 2 + np.sqrt(x.astype(np.float64))).reshape(8, 4).sum(1)
     exact = np.repeat(pairs, 4)[:, None]
 
-    assert result.accuracy.stores[0].largest == pytest.approx(float((np.abs(out - exact) / out).max()), rel=1e-6)
+    assert result.accuracy.stores[0].largest == pytest.approx(float((np.abs(out - exact) / out).max()), rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize("kind", ["f16", "tf32"])
@@ -390,7 +506,7 @@ L:  mad.lo.u32 %r5, %r4, 32, %r1; mad.lo.u32 %r2, %r5, {element}, %r3; add.u32 %
     got = out.reshape(16, 16)
 
     worst = np.abs((got - (roots @ roots.T + 0.5)) / got).max()
-    assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-6)
+    assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-6, abs=0)
 
 
 WAYS = {
@@ -443,8 +559,8 @@ def test_errors_travel_with_bytes(way):
     (stored,) = [b for b in result.accuracy.stores if b.line == len(text.splitlines())]
 
     assert np.count_nonzero(out.view(np.float16)) == 64
-    assert stored.largest == pytest.approx(float(wrong.max()), rel=1e-6)
-    assert stored.typical == pytest.approx(float(wrong.mean()), rel=1e-6)
+    assert stored.largest == pytest.approx(float(wrong.max()), rel=1e-6, abs=0)
+    assert stored.typical == pytest.approx(float(wrong.mean()), rel=1e-6, abs=0)
 
 
 @pytest.mark.long
@@ -462,7 +578,7 @@ def test_products_of_tensor_memory(name):
     got = next(iter(kept.values())).view(np.float32).reshape(shapes["C"])
 
     worst = np.abs((got - a @ b.T) / got).max()
-    assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6)
+    assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize(
@@ -483,7 +599,7 @@ def test_products_of_warpgroups(name):
     got = next(iter(kept.values())).view(np.float32).reshape(kinds["C"][1])
 
     worst = np.abs((got - a @ b.T) / got).max()
-    assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6)
+    assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6, abs=0)
 
 
 def test_products_of_warpgroups_with_a_sparse():
@@ -496,7 +612,7 @@ def test_products_of_warpgroups_with_a_sparse():
     got = next(iter(kept.values())).view(np.float32).reshape(64, 64)
 
     worst = np.abs((got - a.reshape(64, -1) @ b[:, ::2].reshape(64, -1).T) / got).max()
-    assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6)
+    assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6, abs=0)
 
 
 @pytest.mark.long
@@ -519,7 +635,7 @@ def test_products_of_warpgroups_with_a_in_registers(rounded):
     got = next(iter(kept.values())).view(np.float32).reshape(64, 64)
 
     worst = np.abs((got - (begins - a * (float(third) if rounded else 1.0) @ b.T)) / got).max()
-    assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6)
+    assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6, abs=0)
 
 
 def test_the_check(capsys):
@@ -586,7 +702,7 @@ def test_stores_of_two_ctas_to_one_address(guard):
     (stored,) = [b for b in result.accuracy.stores if b.line == 12]
 
     assert out[64 + 16 : 96].tolist() == out[96 : 96 + 16].tolist()
-    assert stored.typical == pytest.approx(float(sum(lost) / 64), rel=1e-6)
+    assert stored.typical == pytest.approx(float(sum(lost) / 64), rel=1e-6, abs=0)
 
 
 def test_arrays_are_used_again_only_once_nobody_holds_them():
@@ -652,7 +768,7 @@ def test_exchanges(way):
     out, result = shadow(body, x, np.zeros(32, np.float32))
     exact = np.sqrt(x.astype(np.float64)) + 1 / x.astype(np.float64)
 
-    assert result.accuracy.stores[0].largest == pytest.approx(float((np.abs(out - exact) / out).max()), rel=1e-6)
+    assert result.accuracy.stores[0].largest == pytest.approx(float((np.abs(out - exact) / out).max()), rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize("space", ["shared", "global"])
@@ -714,7 +830,7 @@ def test_atomic_sums_of_vectors_in_some_lanes():
             worst = max(worst, abs(exact - Fraction(float(out[lane, k]))) / Fraction(float(out[lane, k])))
     (stored,) = [b for b in result.accuracy.stores if b.line == 14]
 
-    assert stored.largest == pytest.approx(float(worst), rel=1e-6)
+    assert stored.largest == pytest.approx(float(worst), rel=1e-6, abs=0)
 
 
 def test_a_shadow_that_is_no_number_begins_anew():
@@ -763,9 +879,9 @@ def test_errors_of_guarded_and_of_subnormal_results():
         for o, e in zip(out, exact, strict=True)
     ]
 
-    assert at(result, 11).largest == pytest.approx(float(max(guarded)), rel=1e-6)
-    assert result.accuracy.stores[0].largest == pytest.approx(float(max(lost)), rel=1e-6)
-    assert result.accuracy.stores[0].typical == pytest.approx(float(sum(lost) / 32), rel=1e-6)
+    assert at(result, 11).largest == pytest.approx(float(max(guarded)), rel=1e-6, abs=0)
+    assert result.accuracy.stores[0].largest == pytest.approx(float(max(lost)), rel=1e-6, abs=0)
+    assert result.accuracy.stores[0].typical == pytest.approx(float(sum(lost) / 32), rel=1e-6, abs=0)
 
 
 def test_a_nan_among_others():
@@ -777,7 +893,7 @@ def test_a_nan_among_others():
     )
 
     wrong = abs(Fraction(float(out[0])) - Fraction(1, 3)) / Fraction(float(out[0]))
-    assert at(result, 11).largest == pytest.approx(float(wrong), rel=1e-6)
+    assert at(result, 11).largest == pytest.approx(float(wrong), rel=1e-6, abs=0)
 
 
 def test_other_watchers_of_registers():

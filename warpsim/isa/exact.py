@@ -5,6 +5,7 @@ A shadow in higher precision (`warpsim.observe.accuracy`) evaluates these beside
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import ml_dtypes
@@ -35,22 +36,37 @@ def _rsqrt(a: Array, out: Array | None = None, dtype: DType | None = None) -> Ar
     return np.reciprocal(np.sqrt(a, out=out, dtype=dtype), out=out)
 
 
+def _copysign(a: Array, b: Array, out: Array | None = None, dtype: DType | None = None) -> Array:
+    return np.copysign(b, a, out=out, dtype=dtype)
+
+
+def _exchanged(a: Array, b: Array, out: Array | None = None, dtype: DType | None = None) -> Array:
+    return np.subtract(b, a, out=out, dtype=dtype)
+
+
 EXACT: dict[str, Callable[..., Array]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "fma": _fma, "mad": _fma,
     "div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt, "rsqrt": _rsqrt, "ex2": np.exp2, "lg2": np.log2,
     "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "neg": np.negative, "abs": np.abs, "min": np.fmin, "max": np.fmax,
+    "copysign": _copysign, "pos": np.positive, "exchanged": _exchanged,
 }  # fmt: skip
 """The real functions that instructions round. With ``dtype``, computed in that type, with ``out`` into that array."""
 DIFFERENCE = "sub"
 SUMS = frozenset({"add", DIFFERENCE, "fma", "mad"})
 GROWS = SUMS | {"mma", "wgmma"}
 """Operations in which numbers may cancel."""
+DROPPED = frozenset({"mul", "div", "min", "max", "neg"})
+"""Operations of which the assembler drops some: products by one, minima of one value, negations of negations."""
 FUSED = "fma"
 HALF = frozenset(HALVES.values())
 LOGIC: dict[str, Callable[..., Array]] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 COMPARES: dict[str, Callable[..., Array]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip
+
+
+INTEGRAL: dict[str, Callable[..., Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+"""Conversions of floats to integers in their own type."""
 
 
 def two_sum(a: Array, b: Array, s: Array) -> Array:
@@ -66,16 +82,27 @@ def _fma_error(a: Array, b: Array, c: Array, ea: Array, eb: Array, ec: Array, r:
     return (s - r) + (low + (a * eb + b * ea + ea * eb + ec))
 
 
+def _copysign_error(a: Array, b: Array, ea: Array, eb: Array, r: Array) -> Array:
+    sign = np.where(np.signbit(a + ea) == np.signbit(b), 1.0, -1.0)
+    return (sign * b - r) + sign * eb
+
+
 DOUBLED: dict[str, Callable[..., Array]] = {
     "add": lambda a, b, ea, eb, r: two_sum(a, b, a + b) + ((a + b) - r) + (ea + eb),
     "sub": lambda a, b, ea, eb, r: two_sum(a, -b, a - b) + ((a - b) - r) + (ea - eb),
+    "exchanged": lambda a, b, ea, eb, r: two_sum(b, -a, b - a) + ((b - a) - r) + (eb - ea),
     "mul": lambda a, b, ea, eb, r: fma64(a, b, -r, "rn") + (a * eb + b * ea + ea * eb),
     "fma": _fma_error,
     "mad": _fma_error,
     "div": lambda a, b, ea, eb, r: (fma64(-r, b, a, "rn") + (ea - r * eb)) / (b + eb),
     "rcp": lambda b, eb, r: (fma64(-r, b, np.ones(1), "rn") - r * eb) / (b + eb),
     "sqrt": lambda a, ea, r: (fma64(-r, r, a, "rn") + ea) / (2 * r),
+    "rsqrt": lambda a, ea, r: 0.5 * r * (fma64(-a, r * r, np.ones(1), "rn") - a * fma64(r, r, -(r * r), "rn") - ea / a),
+    "min": lambda a, b, ea, eb, r: np.where((a - b) + (ea - eb) < 0, (a - r) + ea, (b - r) + eb),
+    "max": lambda a, b, ea, eb, r: np.where((a - b) + (ea - eb) > 0, (a - r) + ea, (b - r) + eb),
     "neg": lambda a, ea, r: -ea,
+    "pos": lambda a, ea, r: ea,
+    "copysign": _copysign_error,
     "abs": lambda a, ea, r: np.where(np.signbit(a), -ea, ea),
 }
 """What f64 loses: the rest of the operation on the values, and the operands' errors carried on."""
@@ -93,12 +120,20 @@ FACTORS = frozenset(("f16", "bf16", "tf32", "e4m3", "e5m2", "f64"))
 @frozen
 class Rounding:
     """What an instruction ``does`` to real numbers: from elements of the type ``kind`` it makes some of the type ``to`` (for
-    "compare" the comparison), ``count`` of them in a register."""
+    "compare" the comparison), ``count`` of them in a register. Results may be integers (one of `INTEGRAL`), or kept within
+    ``limits``."""
 
     does: str
     kind: str = ""
     to: str = ""
     count: int = 1
+    integral: str = ""
+    limits: tuple[float, float] | None = None
+
+    def applied(self, exact: Array) -> Array:
+        """Exact results, made integers or kept within limits as the instruction does."""
+        whole = INTEGRAL[self.integral](exact) if self.integral else exact
+        return whole if self.limits is None else np.clip(whole, *self.limits)
 
 
 def rounding_of(form: Form, text: str, access: Access | None) -> Rounding | None:
@@ -168,17 +203,21 @@ def _conversion(words: list[str]) -> Rounding | None:
     to, kind = words[-2:]
     if to == "tf32":
         to = "f32"
+    limits = _limits(words)
     if to in HALVES and kind == "f32":
-        return Rounding("convert", "f32", HALVES[to], 2)
-    plain = (
-        to in DTYPES and (kind in DTYPES or kind in _INTEGERS) and not {"sat", "relu", "satfinite"}.intersection(words)
-    )
-    return Rounding("convert", kind, to) if plain and not words[0].endswith("i") else None
+        return Rounding("convert", "f32", HALVES[to], 2, limits=limits)
+    if to not in DTYPES or (kind not in DTYPES and kind not in _INTEGERS):
+        return None
+    return Rounding("convert", kind, to, integral=words[0] if words[0] in INTEGRAL else "", limits=limits)
+
+
+def _limits(words: list[str]) -> tuple[float, float] | None:
+    return (0.0, 1.0) if "sat" in words else (0.0, math.inf) if "relu" in words else None
 
 
 def _operation(words: list[str]) -> Rounding | None:
     floats = [w for w in words if w in DTYPES or w in HALVES]
-    if len(floats) != 1 or {"sat", "relu", "xorsign", "abs", "oob"}.intersection(words):
+    if len(floats) != 1 or {"xorsign", "abs", "oob"}.intersection(words):
         return None
     kind = HALVES.get(floats[0], floats[0])
-    return Rounding("compute", kind, kind, 2 if floats[0] in HALVES else 1)
+    return Rounding("compute", kind, kind, 2 if floats[0] in HALVES else 1, limits=_limits(words))

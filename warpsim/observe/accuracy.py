@@ -75,6 +75,7 @@ from warpsim.observe.accuracy_values import (
     error_in,
     error_of,
     errors_of,
+    in_binade_of_one,
     part_of,
     rule_of,
     shadow_value,
@@ -128,7 +129,7 @@ class Accuracy(Watcher):
             rule = rule_of(group, instruction)
             make = None if rule is None else matrices.TABLES.get(rule.rounding.does)
             table = [] if make is None else make(instruction)
-            adds = instruction.form.root in SUMS
+            adds = instruction.form.root in SUMS and (rule is None or rule.rounding.limits is None)
             known = self._known[id(instruction)] = Known(instruction, rule, table, adds)
         return known
 
@@ -228,7 +229,7 @@ class Accuracy(Watcher):
     def _compute(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         slot = instruction.outputs[0].registers[0]
         made: Made = {}
-        root, rounding = instruction.form.root, p.rule.rounding
+        root, rounding = p.rule.root, p.rule.rounding
         result = as_array(group.read(slot))
         signs = getattr(instruction.form.function, "keywords", {})
         contracted = "negative_product" in signs
@@ -245,14 +246,20 @@ class Accuracy(Watcher):
                     if signs[name]:
                         values[place], errors[place] = -values[place], None if error is None else -error
             got = part_of(result, part)
+            if p.rule.rounds and in_binade_of_one(np.abs(got), rounding.kind).all():
+                made[slot, part] = None
+                continue
             if rounding.to == "f64":
                 error, whole = _doubled(root, values, errors, got), None
             else:
                 sources = [shadow_value(v, e) for v, e in zip(values, errors, strict=True)]
                 shape = np.broadcast_shapes(*[each.shape for each in sources])
-                whole = EXACT[root](*sources, out=self._wholes.arrays.take(shape), dtype=F64)
+                whole = rounding.applied(EXACT[root](*sources, out=self._wholes.arrays.take(shape), dtype=F64))
                 error = self._less(whole, got)
             made[slot, part] = self._note(group, instruction, values, errors, got, error, p.active, rounding.to, whole)
+        factors = [e for o, e in zip(p.rule.data, p.errors, strict=True) if o.register is not None]
+        for output, kept in zip(instruction.outputs[1:], factors, strict=False):  # what a fused sum needs later
+            made.update({(output.registers[0], part): error for part, error in kept.items()})
         return made
 
     def _less(self, whole: Array, got: Array) -> Array:
@@ -270,8 +277,8 @@ class Accuracy(Watcher):
             error = error_in(p.errors[source], (rounding.kind, 0), value) if rounding.kind in DTYPES else None
             value = part_of(value, (rounding.kind, 0)) if rounding.kind in DTYPES else value
             got = part_of(result, (rounding.to, k))
-            whole = shadow_value(value, error)
-            known = rounding.to == "f64" and error is not None and rounding.kind != "f64"
+            whole = rounding.applied(shadow_value(value, error))
+            known = rounding.to == "f64" and error is not None and rounding.kind != "f64" and not rounding.integral
             new = error if known and error is not None else self._less(whole, got)
             made[slot, (rounding.to, k)] = self._note(
                 group, instruction, [value], [error], got, new, p.active, rounding.to, whole
@@ -345,27 +352,21 @@ class Accuracy(Watcher):
             a, b = (p.errors[k].get(part, NONE) for k in (0, 1))
             made[slot, part] = _some(np.where(chosen, a, b))
         if mask is not None and kind in DTYPES:
-            part = kind, 0
+            part, self._wholes.endless = (kind, 0), True
             a, b = (shadow_value(part_of(p.values[k], part), error_in(p.errors[k], part, p.values[k])) for k in (0, 1))
             made[slot, part] = _some(error_of(np.where(chosen ^ mask, a, b), part_of(as_array(group.read(slot)), part)))
         return made
 
     def _shuffle(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
-        """The errors that lanes get from others: the lanes' numbers take the way of their values."""
+        """The errors that lanes get from others take the way of their values."""
         slot = elements(instruction.outputs)[0].registers[0]
         warps, form = group.warps, instruction.form
-        numbers = np.arange(32, dtype=np.uint32).reshape(1, 32, 1)
         others = [spread(warps, v, wide=False) for v in p.values[1:]]
-        result = form.function(instruction.op, numbers, *others, **warp_ports(machine, group, p.active, form))
-        source: Array = result[0] if isinstance(result, tuple) else result
+        ports = warp_ports(machine, group, p.active, form)
         made: Made = {}
         for part, error in p.errors[0].items():
-            held = np.broadcast_to(warps.spread(error), (warps.n, 32, warps.m))
-            if source.size == 32:
-                held = held.take(source.reshape(-1), axis=1, out=self._wholes.arrays.take(held.shape), mode="wrap")
-            else:
-                held = np.take_along_axis(held, np.broadcast_to(source, held.shape).astype(np.int64), axis=1)
-            made[slot, part] = _some(warps.collect(held))
+            found = form.function(instruction.op, spread(warps, error, wide=False), *others, **ports)
+            made[slot, part] = _some(warps.collect(found[0] if isinstance(found, tuple) else found))
         return made
 
     def _transpose(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
@@ -732,11 +733,14 @@ class Accuracy(Watcher):
                 self.found.step(0.0)
             return None
         relative = _relative(got, error, kind, active)
+        if whole is None and self._wholes.endless:
+            relative = np.where(np.isinf(got) & (error != 0), math.inf, relative)
         top = int(relative.argmax())
         largest = relative.item(top)
         if not largest < math.inf:
             if error.shape != relative.shape:
                 error = np.broadcast_to(error, relative.shape).copy()
+            self._wholes.endless = True
             endless = _mend(got, error, relative, whole, LEAST_NORMAL[kind])
             top = int(relative.argmax()) if endless is None else endless
             largest = relative.item(top) if endless is None else math.inf
@@ -799,15 +803,22 @@ LEAST_NORMAL = {kind: math.ldexp(1.0, LEAST[kind] + PRECISION[kind] - 1) for kin
 
 def _relative(got: Array, error: Array, kind: str, active: Array | None) -> Array:
     """Relative errors; those of inactive lanes are 0."""
-    small: DType = F64 if kind == "f64" or got.dtype.itemsize > 4 else F32
-    size = WORKSPACE.take(SIZES[small], got.shape, small)
-    np.abs(got, out=size, casting="unsafe")
-    if not size.item(size.argmin()) >= SMALL[kind]:
-        np.maximum(size, LEAST_NORMAL[kind], out=size)
-        small = F64  # f32 has no such errors
-    alike = size.shape == error.shape and size.dtype == small
-    relative: Array = np.divide(error, size, out=size if alike else None, dtype=small, casting="unsafe")
+    dtype: DType = F64 if kind == "f64" or got.dtype.itemsize > 4 else F32
+    shape = got.shape if got.shape == error.shape else np.broadcast_shapes(got.shape, error.shape)
+    relative: Array = WORKSPACE.take(SIZES[dtype], shape, dtype)
+    np.abs(got, out=relative, casting="unsafe")
+    near = None
+    if not relative.item(relative.argmin()) >= SMALL[kind]:
+        near = np.flatnonzero(relative < SMALL[kind])
+        sizes = np.maximum(relative.take(near), LEAST_NORMAL[kind], dtype=F64)
+    np.divide(error, relative, out=relative, dtype=dtype, casting="unsafe")
     np.abs(relative, out=relative)
+    if near is not None and near.size:
+        exact = np.abs(_taken(error, shape, near) / sizes)
+        largest = exact.item(exact.argmax())
+        if largest and not 2.0**-100 < largest < 2.0**127:
+            relative = relative.astype(F64)
+        relative.put(near, exact)
     return relative if active is None else np.where(active, relative, relative.dtype.type(0))
 
 
@@ -817,6 +828,9 @@ def _mend(got: Array, error: Array, relative: Array, whole: Array | None, least:
     shape = relative.shape
     wrong = (~(relative < math.inf)).reshape(-1).nonzero()[0]
     values = _taken(got, shape, wrong).astype(np.float64)
+    if np.isinf(_taken(error, shape, wrong)).all() and np.isfinite(values).all():
+        relative.put(wrong, 0.0)
+        return wrong.item(0)  # the shadows have been infinite before
     there = None if whole is None else _taken(whole, shape, wrong)
     lost = _taken(error, shape, wrong) if there is None else there - values
     lost[np.isnan(lost)] = 0.0
@@ -863,10 +877,8 @@ def _absorbed(values: Sequence[Array], got: Array, *, subtracts: bool) -> int:
     if len(values) == 3:
         terms = [(values[2], values[:2])]
     else:
-        second = -values[1] if subtracts else values[1]
-        terms = [(values[0], [second])]
-        if second is not values[0]:
-            terms.append((second, values[:1]))
+        first, second = values[0], -values[1] if subtracts else values[1]
+        terms = [(first, [second]), (second, [first])] if second is not first else []
     count = 0
     for term, others in terms:
         same = got == term

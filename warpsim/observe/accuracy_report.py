@@ -70,7 +70,9 @@ class Birth:
             return 0.0
         if not math.isfinite(self.value) or not math.isfinite(self.exact):
             return math.inf
-        exponent = max(math.frexp(self.exact)[1] - PRECISION[self.type], LEAST[self.type])
+        exponent = (
+            max(math.frexp(self.exact)[1] - PRECISION[self.type], LEAST[self.type]) if self.exact else LEAST[self.type]
+        )
         return (
             abs(self.exact - self.value) / math.ldexp(1.0, exponent)
             if self.exact != self.value
@@ -163,7 +165,7 @@ class AccuracyReport:
         found = [
             {
                 "line": b.line, "file": b.file, "source_line": b.source_line, "instruction": b.instruction, "type": b.type,
-                "ulps": b.ulps, "largest": b.largest, "typical": b.typical, "stored": b.stored, "kinds": dict(b.kinds),
+                "ulps": b.ulps, "largest": b.largest, "typical": b.typical, "stored": b.stored, "kinds": dict(+b.kinds),
             }
             for b in [*self.stores, *self.lines]
         ]  # fmt: skip

@@ -50,6 +50,8 @@ class Wholes:
 
     def __init__(self) -> None:
         self.arrays = Recycled()
+        self.endless = False
+        """Whether a value that is not finite may have had an error."""
         self._kept: dict[Part, Kept] = {}
 
     def of(self, part: Part) -> Kept:
@@ -62,13 +64,15 @@ class Wholes:
             kept.clear()
 
 
-def _shadow(kept: Kept, slot: int, held: object, value: Array, error: Array | None) -> Array:
+def _shadow(wholes: Wholes, kept: Kept, slot: int, held: object, value: Array, error: Array | None) -> Array:
     """The shadow of a register's element; the register holds ``held``."""
     if error is None:
         return value
     known = kept.get(slot)
     if known is None or known[0] is not held or known[1] is not error:
-        known = kept[slot] = held, error, shadow_value(value, error)
+        plain = not wholes.endless and value.shape == error.shape
+        whole = np.add(value, error, out=wholes.arrays.take(error.shape), dtype=F64) if plain else None
+        known = kept[slot] = held, error, shadow_value(value, error) if whole is None else whole
     return known[2]
 
 
@@ -76,10 +80,10 @@ def plain_step(
     rule: Rule, instruction: Instruction, step: Step, usual: Step, note: Note, wholes: Wholes
 ) -> Step | None:
     """The step of a plain operation; None for another one."""
-    rounding, root, rounded = rule.rounding, instruction.form.root, rule.rounding.kind
+    rounding, root, rounded = rule.rounding, rule.root, rule.rounding.kind
     signs = getattr(instruction.form.function, "keywords", {})
-    one = rounding.does == "compute" and rounding.count == 1 and rule.guard is None
-    if not one or rounded == "f64" or "negative_product" in signs:
+    one = rounding.does == "compute" and rounding.count == len(instruction.outputs) == 1 and rule.guard is None
+    if not one or rounded == "f64" or "negative_product" in signs or rule.rounds or rounding.limits is not None:
         return None
     part, slot, exactly, dtype = (rounded, 0), instruction.outputs[0].registers[0], EXACT[root], DTYPES[rounded]
     name, getters, take, kept = NAMES[part], rule.getters, wholes.arrays.take, wholes.of(part)
@@ -98,7 +102,7 @@ def plain_step(
         got = result if isinstance(result, np.ndarray) else as_array(group.read(slot))
         if got.dtype != dtype:
             got = part_of(got, part)
-        sources = [_shadow(kept, *one) for one in zip(slots, held, values, errors, strict=True)]
+        sources = [_shadow(wholes, kept, *one) for one in zip(slots, held, values, errors, strict=True)]
         shape = got.shape
         for source in sources:
             if source.shape != shape:
@@ -137,7 +141,7 @@ def compare_step(
         if not others.isdisjoint(shadows):
             return usual(machine, group)  # a bf16 may stand in an f32
         file = shadows.get(name, NO_FILE)
-        wide = [_shadow(kept, k, env[k], v, file.get(k)) for k, v in zip(slots, values, strict=True)]
+        wide = [_shadow(wholes, kept, k, env[k], v, file.get(k)) for k, v in zip(slots, values, strict=True)]
         otherwise = None
         if wide[0] is not values[0] or wide[1] is not values[1]:
             otherwise = compare(*wide) ^ compare(*values)

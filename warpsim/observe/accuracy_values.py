@@ -5,17 +5,18 @@ A register holds elements of several types at once as far as its bits tell: a `P
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Sequence
 
 import numpy as np
 
-from warpsim.isa.exact import DTYPES, Rounding, rounding_of
+from warpsim.isa.exact import DROPPED, DTYPES, PRECISION, SUMS, Rounding, rounding_of
 from warpsim.machine.binding.operand_slots import ArrayGetter, Getter, Guard, guard_of, source_getter, value_getter
 from warpsim.machine.state.group import Group
 from warpsim.numerics.arrays import Array
-from warpsim.program.program import Instruction, Operand
+from warpsim.program.program import Function, Instruction, Operand
 from warpsim.records import define, frozen
 
 Part = tuple[str, int]
@@ -99,6 +100,10 @@ class Rule:
     data: tuple[Operand, ...]
     getters: tuple[ArrayGetter, ...]
     guard: Guard | None
+    root: str
+    """The operation."""
+    rounds: bool
+    """Whether it is a sum by which programs round to integers."""
     cells: Getter | None = None
     """What fetches the address in tensor memory."""
 
@@ -174,5 +179,51 @@ def rule_of(group: Group, instruction: Instruction) -> Rule | None:
         data,
         tuple([value_getter(group.plan, o) for o in data]),
         guard_of(instruction),
+        _operation(instruction, found.kind) if found.does == "compute" else instruction.form.root,
+        found.does == "compute" and _rounds(group.plan.function, instruction, found.kind),
         source_getter(group.plan, address) if address is not None and cells else None,
     )
+
+
+def _operation(instruction: Instruction, kind: str) -> str:
+    """What an instruction computes; the assembler exchanges some operands. Of one that it drops, one source is left, which is the
+    result, or its negative."""
+    root, sources = instruction.form.root, instruction.inputs
+    if len(sources) == 2 and instruction.form.function is instruction.traits.exchanged:
+        return "exchanged"
+    if len(sources) > 1 or root not in DROPPED:
+        return root
+    one = np.ones(8 // DTYPES[kind].itemsize, DTYPES[kind]).view(sources[0].type.dtype)[:1]
+    return "neg" if part_of(instruction.form.function(instruction.op, one), (kind, 0)).item() < 0 else "pos"
+
+
+def _rounds(function: Function, instruction: Instruction, kind: str) -> bool:
+    """Whether a term of a sum is a constant in whose binade a unit in the last place is 1."""
+    if instruction.form.root not in SUMS or kind not in ("f32", "f64"):
+        return False
+    terms = instruction.inputs[-1:] if len(instruction.inputs) == 3 else instruction.inputs
+    constants = _constants(function)
+    bits = [o.constant if o.register is None else constants.get(o.register.index) for o in terms]
+    dtype = DTYPES[kind]
+    values = np.array([(b or 0) % 256**dtype.itemsize for b in bits], f"u{dtype.itemsize}").view(dtype)
+    return any(in_binade_of_one(np.abs(values), kind))
+
+
+def in_binade_of_one(sizes: Array, kind: str) -> Array:
+    """Where a unit in the last place of numbers of these sizes is 1."""
+    least = 2.0 ** (PRECISION[kind] - 1)
+    return (sizes >= least) & (sizes < 2 * least)
+
+
+@functools.lru_cache(maxsize=16)
+def _constants(function: Function) -> dict[int, int]:
+    """The bits of registers that only hold a constant."""
+    writers: dict[int, list[Instruction]] = {}
+    for instruction in function.code:
+        for slot in instruction.writes:
+            writers.setdefault(slot, []).append(instruction)
+    found = {}
+    for slot, (first, *others) in writers.items():
+        if first.traits.copies and not others and first.inputs[0].constant is not None:
+            found[slot] = first.inputs[0].constant
+    return found
