@@ -49,7 +49,7 @@ def stored(*places):
     [
         ({}, None, ""),
         ({"other": 0}, None, ""),
-        ({"other": 8}, "misaligned", "a bulk copy of 8 bytes; addresses and size must be multiples of 16"),
+        ({"other": 8}, "misaligned", "; addresses and size must be multiples of 16"),
         ({"other": 24}, "misaligned", "a bulk copy of 24 bytes"),
         ({"far": 8}, "misaligned", "a bulk copy of 16 bytes"),
         ({"away": 4}, "misaligned", "a bulk copy of 16 bytes"),

@@ -141,7 +141,9 @@ class BulkReach:
         """
         found = self.machine.cluster_peer(columns, rank)
         if (found < 0).any():
-            self.fault("out-of-bounds", f"rank {int(rank[found < 0][0])} is not in the cluster")
+            message = f"rank {int(rank[found < 0][0])} is not in the cluster"
+            advice = "ranks in a mask of CTAs, and those given to mapa, are below %cluster_nctarank"
+            self.fault("out-of-bounds", message, advice=advice)
         return np.where(found < 0, columns, found)
 
     def receivers_at(self, lanes: Lanes, target: Address, bar: Address) -> Receivers | None:

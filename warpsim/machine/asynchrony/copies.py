@@ -221,8 +221,11 @@ class BulkCopies(BulkReach):
         for n in distinct(sizes).tolist():
             part = np.flatnonzero(sizes == n)
             mine = lanes.some(part)
-            if n % 16 or ((targets[part] | sources[part]) & 15).any():
-                self.fault("misaligned", f"a bulk copy of {n} bytes; addresses and size must be multiples of 16")
+            wrong = (n | targets[part] | sources[part]) & 15 != 0
+            if wrong.any():
+                to, of = (int(each[part][wrong][0]) for each in (targets, sources))
+                message = f"a bulk copy of {n} bytes from 0x{of:x} to 0x{to:x}; addresses and size must be multiples of 16"
+                self.fault("misaligned", message, advice="see the operands of cp.async.bulk")
                 continue
             if n:
                 args = (mine, targets[part], sources[part], int(n))
