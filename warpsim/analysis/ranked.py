@@ -1,7 +1,7 @@
-"""What the descriptors of a function would hold in the CTA of rank 1 of a cluster beyond what they hold here.
+"""Descriptors that hold the rank of their CTA on a GPU, because the address in them is not masked.
 
-On a GPU the addresses of a CTA's own shared memory hold its rank from bit 24 on (an H200: ``tests/layout/descriptors_of_ranks_h200.txt``); here they are
-alike in all CTAs. A descriptor into which an address goes without a mask has the rank in its leading offset.
+Bits 24 and up of an address of a CTA's own shared memory are its rank in the cluster (H200: ``tests/layout/descriptors_of_ranks_h200.txt``);
+here such addresses are alike in all CTAs. Followed is by how much registers would differ in the CTA of rank 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from warpsim.types import StateSpace
 
 RANK = 1 << 24
 State = dict[int, int]
-"""By how much registers would differ; those that would not are left out."""
+"""By how much registers would be larger; those that would not are left out."""
 
 
 class _Inputs(Arrays):
@@ -36,8 +36,8 @@ class _Inputs(Arrays):
         return found.astype(node.dtype) if node.op == "input" else found
 
 
-def descriptors_by_rank(function: Function) -> Iterator[tuple[tuple[Span, str], int]]:
-    """The place of a wgmma and the name of a descriptor, and by how much it would be more, of those that would."""
+def ranked_descriptors(function: Function) -> Iterator[tuple[tuple[Span, str], int]]:
+    """The place of a wgmma, the name of a descriptor, and by how much that would be larger."""
     code = function.code
     if not any(map(is_mma, code)):
         return
@@ -48,7 +48,7 @@ def descriptors_by_rank(function: Function) -> Iterator[tuple[tuple[Span, str], 
         instruction = code[at]
         if not instruction.writes:
             return state
-        after = {r: more for r, more in state.items() if r not in instruction.writes}
+        after = {r: by for r, by in state.items() if r not in instruction.writes}
         after.update(_results(instruction, state))
         return _common(after, state) if instruction.guard is not None else after
 
@@ -60,23 +60,23 @@ def descriptors_by_rank(function: Function) -> Iterator[tuple[tuple[Span, str], 
 
 def _common(one: State, other: State) -> State:
     """What holds on both of two paths."""
-    return {r: more for r, more in one.items() if other.get(r) == more}
+    return {r: by for r, by in one.items() if other.get(r) == by}
 
 
 def _results(instruction: Instruction, state: State) -> State:
-    """By how much the registers that an instruction writes would differ; what it reads otherwise counts as zero."""
+    """By how much registers that an instruction writes would be larger, if by one bit; other registers that it reads count as zero."""
     specs = instruction.form.operands[instruction.form.n_dest :]
     read = [operand for spec, operand in zip(specs, instruction.inputs, strict=False) if not spec.constant]
     inputs = [part for operand in read for part in operand.parts]
-    more = [_more(part, state) for part in inputs]
-    if not any(more) or instruction.form.scope is not Scope.THREAD or instruction.form.ports:
+    larger = [_larger(part, state) for part in inputs]
+    if not any(larger) or instruction.form.scope is not Scope.THREAD or instruction.form.ports:
         return {}
     try:
         graph = instruction.graph
     except Untraceable:
         return {}
     given = [np.array(part.constant or 0) for part in inputs]
-    here, there = _Inputs(given), _Inputs([a + b for a, b in zip(given, more, strict=True)])
+    here, there = _Inputs(given), _Inputs([a + b for a, b in zip(given, larger, strict=True)])
     found: State = {}
     for operand, nodes in zip(instruction.outputs, graph.outputs, strict=False):
         for part, node in zip(operand.parts, nodes, strict=False):
@@ -87,7 +87,7 @@ def _results(instruction: Instruction, state: State) -> State:
     return found
 
 
-def _more(operand: Operand, state: State) -> int:
+def _larger(operand: Operand, state: State) -> int:
     if operand.register is not None:
         return state.get(operand.register.index, 0)
     return RANK if operand.variable is not None and operand.variable.space is StateSpace.SHARED else 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.analysis.facts import matrices
-from warpsim.analysis.ranked import descriptors_by_rank
+from warpsim.analysis.ranked import ranked_descriptors
 from warpsim.analysis.wmma_fragments import ADVICE as FRAGMENT_ADVICE
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
 from warpsim.analysis.wmma_fragments import Mismatch, mismatches
@@ -136,22 +136,22 @@ class Descriptors(Watcher):
         """Report descriptors that name other bytes on a GPU, where addresses hold the CTA's rank."""
         if machine.launch.settings.cluster is None:
             return
-        known = known_of(machine.launch.plan, descriptors_by_rank)
+        known = known_of(machine.launch.plan, ranked_descriptors)
         if not known:
             return
         here, (*shape, transposed) = present(group), matrix
         named = dict(zip(("k", "extent", "itemsize", "transposed"), matrix, strict=True))
-        more = [known.get((here.span, name), 0) for name, _, decoded in matrices(here) if decoded.keywords == named]
+        larger = [known.get((here.span, name), 0) for name, _, decoded in matrices(here) if decoded.keywords == named]
         ranks = ranks_of(machine.launch, machine.batch)
         second = ranks[columns] == 1
-        if not second.any():
+        if not larger or not all(larger) or not second.any():
             return
         number = np.broadcast_to(bits, second.shape)[second].item(0)
-        *there, meant = [descriptors.elements(number + m, *shape, transposed=transposed) for m in (*more, 0)]
+        *there, meant = [descriptors.elements(number + m, *shape, transposed=transposed) for m in (*larger, 0)]
         if all((read.address != meant.address).any() for read in there):
             message = (
                 "its address is not masked: on a GPU, bits 24 and up of a shared address are the CTA's rank in the cluster, and"
-                f" here it reads by {descriptors.describe(number + more[0])} instead of {descriptors.describe(number)}"
+                f" here it reads by {descriptors.describe(number + larger[0])} instead of {descriptors.describe(number)}"
             )
             lanes = ranks[group.selection.positions % len(ranks)] == 1
             machine.fault(RULE, message, group, lanes, advice=UNMASKED, descriptor=number)

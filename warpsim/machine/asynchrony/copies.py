@@ -224,7 +224,9 @@ class BulkCopies(BulkReach):
             wrong = (n | targets[part] | sources[part]) & 15 != 0
             if wrong.any():
                 to, of = (int(each[part][wrong][0]) for each in (targets, sources))
-                message = f"a bulk copy of {n} bytes from 0x{of:x} to 0x{to:x}; addresses and size must be multiples of 16"
+                message = (
+                    f"a bulk copy of {n} bytes from 0x{of:x} to 0x{to:x}; addresses and size must be multiples of 16"
+                )
                 self.fault("misaligned", message, advice="see the operands of cp.async.bulk")
                 continue
             if n:
