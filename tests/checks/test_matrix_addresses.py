@@ -44,3 +44,50 @@ def test_faults_stay_faults_without_checks(body, rule):
         kernel((1,), (32,), (np.zeros(4096, np.uint8),), checks="none")
 
     assert error.value.findings[0].rule == rule
+
+
+PRODUCT = """.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 data) {{
+.reg .b64 d, e; .reg .b32 a, b; .reg .f32 f<4>; .reg .pred p, q;
+.shared .align 128 .b8 smem[8192];
+mov.u32 a, smem; setp.ne.u32 p, a, a; setp.eq.u32 q, a, a; mov.b64 d, 0;
+{body}
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{f0, f1, f2, f3}}, d, e, p, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+ret; }}
+"""
+PLAIN = "mov.b64 e, 0x1000080000; "
+TO_D = "cvt.u64.u32 d, b; or.b64 d, d, 0x1000080000;"
+
+
+@pytest.mark.parametrize(
+    ("body", "leading"),
+    [
+        ("shr.u32 b, a, 4; " + TO_D, 384),
+        ("shr.u32 b, a, 4; mov.b64 d, {b, 16}; add.s64 d, d, 0x80000; add.s64 d, d, 2;", 384),
+        ("add.u32 a, a, 4096; sub.u32 a, a, 4096; shr.u32 b, a, 4; " + TO_D, 384),
+        ("and.b32 b, a, 0x3ffff; shr.u32 b, b, 4; " + TO_D, None),
+        ("bfe.u32 b, a, 4, 14; " + TO_D, None),
+        ("shr.u32 b, a, 4; cvt.u16.u32 b16, b; cvt.u64.u16 d, b16; or.b64 d, d, 0x1000080000;", None),
+        (
+            "shr.u32 b, a, 4; cvt.u64.u32 d, b; or.b64 d, d, 0x4000004000010000;",
+            None,
+        ),  # its leading offset does not count
+        ("and.b32 b, a, 0x3ffff; shr.u32 b, b, 4; @q shr.u32 b, a, 4; " + TO_D, None),  # not on every path
+        ("not.b32 a, a; not.b32 a, a; shr.u32 b, a, 4; " + TO_D, None),  # not followed
+    ],
+)
+def test_ranks_in_descriptors(body, leading):
+    """On an H200 the address of a CTA of rank 1 has bit 24 set, which moves a leading offset of 128 bytes to 384; a swizzle of 128 bytes
+    has none (tests/layout/descriptors_of_ranks_h200.txt)."""
+    text = PRODUCT.format(body=PLAIN + body).replace(".reg .pred", ".reg .b16 b16; .reg .pred")
+    result = warpsim.load(text)["k"](
+        (2,), (128,), (np.zeros(8, np.uint8),), cluster=2, on_finding="collect", checks="matrix"
+    )
+
+    found = [f for f in result.findings if "rank" in f.message]
+    assert [(f.rule, f.cta) for f in found] == [("descriptor", (1, 0, 0))] * (leading is not None)
+    assert all(f"leading offset {leading}" in f.message for f in found)

@@ -100,3 +100,13 @@ def test_a_poll_is_no_test():
     body = "L: ld.global.u32 %r3, [%rd2]; setp.lt.s32 %p2, %r3, 1;\n@%p2 bra L;\natom.global.add.u32 %r4, [%rd2], -1; setp.lt.s32 %p3, %r4, 1; @%p3 bra done; done:"
 
     assert ("error", 2, 0) in races(body)
+
+
+def test_byte_of_a_race():
+    """What is named is a byte that both access, not the first of either."""
+    body = "setp.ne.u32 %p2, %r2, 0; setp.ne.u32 %p3, %r2, 1; or.pred %p2, %p1, %p2; or.pred %p3, %p1, %p3;\n"
+    body += "@!%p2 st.global.u16 [%rd1+6], 1;\n@!%p3 ld.global.u64 %rd9, [%rd1];"
+    result = warpsim.load(HEAD + body + "\nret;\n}\n")["k"](
+        2, 64, (np.zeros(64, np.uint32), np.zeros(8, np.uint32)), checks="all", on_finding="collect"
+    )
+    assert [f.message.split(" of ")[0] for f in result.findings] == ["byte 6"]
