@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.cli import main
 from warpsim.errors import LaunchError
 from warpsim.testing import assert_equal, equal, equal_case, recipe
@@ -408,6 +409,29 @@ def test_a_recorded_case():
     assert not equal_case("programs/saxpy", swapped)
     with pytest.raises(LaunchError, match="B, saxpy, takes 4 arguments, not 3"):
         equal_case("programs/saxpy", rounded, order=[0, 1, 2])
+
+
+STAGED = """{head} .extern .shared .align 4 .b8 s[]; .visible .entry k(.param .u64 a) {{ .reg .b32 %r<4>; .reg .b64 %x<3>;
+mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r2, %r3, %r1; ld.param.u64 %x1, [a]; mul.wide.u32 %x2, %r1, 4; add.s64 %x1, %x1, %x2;
+mov.u32 %r2, s; st.shared.u32 [%r2+{at}], %r1; st.global.u32 [%x1], %r1; ret; }}"""
+
+
+def test_another_launch_for_the_other(capsys):
+    """Other tiles and stages need other CTAs and more shared memory, also beside a recorded case."""
+    near, far = (warpsim.load(STAGED.format(head=module_head("sm_90", "8.0"), at=at))["k"] for at in (0, 64))
+    words = np.zeros(64, np.uint32)
+
+    assert "B (k) fails" in equal(near, far, 2, 32, [words], shared_mem=4, checks="none").text
+    assert equal(
+        near, far, 2, 32, [words], shared_mem=4, other_shared_mem=68, other_grid=4, other_block=16, checks="none"
+    )
+    saxpy = warpsim.load("programs/saxpy/kernel.ptx")["saxpy"]
+    assert not equal_case("programs/saxpy", saxpy, other_block=16)
+    assert equal_case("programs/saxpy", saxpy, other_grid=64, other_block=16, other_shared_mem=64)
+    told = ["equal", "programs/saxpy", "programs/saxpy/kernel.ptx", "--other-grid", "64", "--other-block", "16"]
+    assert main([*told, "--other-shared", "64"]) == 0
+    assert main([*told, "--other-shared", "1000000"]) == 2
+    assert "1000000" in "".join(capsys.readouterr())
 
 
 def test_the_command_with_a_case_or_a_reference(tmp_path, capsys):

@@ -209,6 +209,7 @@ def _add_equal(equal: argparse.ArgumentParser) -> None:
         ("block", "X,Y,Z", "its block"),
     ):
         equal.add_argument(f"--other-{name}", metavar=metavar, help=f"{what}, if it is another one")
+    equal.add_argument("--other-shared", type=int, metavar="BYTES", help="its dynamic shared memory, if it is another")
     equal.add_argument("--other-flags", metavar="FLAGS", help="its --cuda-flags, if they are others")
     equal.add_argument(
         "--order",

@@ -36,6 +36,9 @@ def command_equal(options: Namespace) -> int:
     common = {
         **launch_options(options),
         "order": None if options.order is None else dims(options.order),
+        "other_grid": dims(options.other_grid) if options.other_grid else None,
+        "other_block": dims(options.other_block) if options.other_block else None,
+        "other_shared_mem": options.other_shared,
         "ulps": options.ulps,
         "device": None if options.device is None else Device(options.device, numerics=options.numerics or "exact"),
         "on_finding": "raise",
@@ -57,8 +60,6 @@ def command_equal(options: Namespace) -> int:
             dims(options.grid),
             dims(options.block),
             args,
-            other_grid=dims(options.other_grid) if options.other_grid else None,
-            other_block=dims(options.other_block) if options.other_block else None,
             inputs=options.inputs,
             reference=_reference(options.reference, args, options.inputs),
             shared_mem=options.shared,
@@ -82,8 +83,8 @@ def _case_of(options: Namespace) -> Path | None:
             raise Unusable("a text needs --grid and --block; only a recorded case has its own")
         return None
     described = [name for name in ("grid", "block", "arg", "array", "cluster", "shared") if getattr(options, name)]
-    if described or options.inputs > 1 or options.other_grid or options.other_block:
-        what = f"--{described[0]}" if described else "another launch or other inputs"
+    if described or options.inputs > 1:
+        what = f"--{described[0]}" if described else "other inputs"
         raise Unusable(f"{options.file} is no file; a recorded case has a launch and an input, and takes no {what}")
     return find_case(options.file)
 

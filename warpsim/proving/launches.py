@@ -111,7 +111,7 @@ def _run(state: LaunchState, contents: Contents | None) -> tuple[Finding, ...]:
             _follow(state, seeing, contents)
     except ExecutionError as problem:
         found = list(dict.fromkeys([*problem.findings, *state.findings.values()]))
-        found += [_as_unclear(each, f"the launch ends here: {each.message}") for each in problem.findings]
+        found += [_as_unclear(last, f"the launch ends here: {last.message}") for last in problem.findings[-1:]]
     else:
         found = list(state.findings.values())
     for instruction, why in contents.strange.values() if contents is not None else ():
@@ -171,7 +171,7 @@ class Seen:
         self._code = {(i.span.line, i.span.column): i for i in code}
 
     def _findings(self, order: Keywords, contents: Contents | None = None) -> tuple[Finding, ...]:
-        left = max(self._until - time.monotonic(), 0.1)
+        left = round(max(self._until - time.monotonic(), 0.1), 1)
         return attrs.evolve(self.launching, max_seconds=left).findings(order, contents)
 
     def look(self, order: Keywords) -> None:

@@ -16,7 +16,7 @@ from warpsim.host.cases import Case, Comparison
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
 from warpsim.host.launch_options import Keywords
-from warpsim.host.options import Dim
+from warpsim.host.options import Dim, dims
 from warpsim.host.recipes import Recipe
 from warpsim.host.targets import runs_on
 from warpsim.machine.watcher import Watcher
@@ -147,6 +147,7 @@ def equal(
     *,
     other_grid: Dim | None = None,
     other_block: Dim | None = None,
+    other_shared_mem: int | None = None,
     order: Sequence[int] | None = None,
     inputs: int = 1,
     ulps: int = 0,
@@ -167,6 +168,7 @@ def equal(
         args: the arguments of the first kernel; a `recipe` makes an array, whose seed grows from input to input.
         other_grid: see ``grid``.
         other_block: see ``block``.
+        other_shared_mem: the dynamic shared memory of the other kernel's CTAs in bytes, if not as much.
         order: which argument each parameter of the other kernel gets, if the orders differ: ``[0, 2, 1]``.
         inputs: on how many inputs to compare. The first that differs is shrunk: most of its elements become zero.
         ulps: by how many units in the last place floats may differ (0: bits).
@@ -181,12 +183,16 @@ def equal(
     places = _places(order, len(args), "arguments")
     gpu = (device.target, device.numerics) if device is not None else (_newer(kernel, other), "exact")
     sides = []
-    given = ((kernel, grid, block, tuple(range(len(args)))), (other, other_grid or grid, other_block or block, places))
-    for name, (each, its_grid, its_block, its_order) in zip("AB", given, strict=True):
+    its = options if other_shared_mem is None else {**options, "shared_mem": other_shared_mem}
+    given = (
+        (kernel, grid, block, tuple(range(len(args))), options),
+        (other, other_grid or grid, other_block or block, places, its),
+    )
+    for name, (each, its_grid, its_block, its_order, its_options) in zip("AB", given, strict=True):
         _check_count(name, each, its_order)
         printed: list[str] = []
         made = Device(gpu[0], numerics=gpu[1], stdout=printed.append)
-        sides.append(Side(name, each, its_grid, its_block, its_order, made, options, printed))
+        sides.append(Side(name, each, its_grid, its_block, its_order, made, its_options, printed))
     test = Trial(sides[0], sides[1], ulps, reference)
     for number in range(max(inputs, 1)):
         values = [fresh(a, number) for a in args]
@@ -202,6 +208,9 @@ def equal_case(
     case: str | os.PathLike[str],
     other: Kernel,
     *,
+    other_grid: Dim | None = None,
+    other_block: Dim | None = None,
+    other_shared_mem: int | None = None,
     order: Sequence[int] | None = None,
     ulps: int = 0,
     reference: Reference | None = None,
@@ -213,6 +222,9 @@ def equal_case(
     Args:
         case: a case folder.
         other: the other kernel.
+        other_grid: its CTAs, if not those of the case.
+        other_block: its threads per CTA, likewise.
+        other_shared_mem: its dynamic shared memory per CTA in bytes, likewise.
         order: which of the case's parameters each parameter of the other kernel gets, if the orders differ.
         ulps: as for `equal`.
         reference: as for `equal`; it gets the buffers before the launch.
@@ -228,7 +240,13 @@ def equal_case(
     _check_count("B", other, places)
     gpu = (device.target, device.numerics) if device is not None else (found.target, "exact")
     text = other.module.source, other.module.program.file
-    its = attrs.evolve(found, source=text, description={**found.description, "entry": other.name})
+    launched = {
+        "grid": None if other_grid is None else dims("grid", other_grid),
+        "block": None if other_block is None else dims("block", other_block),
+        "dynamic_smem": other_shared_mem,
+    }
+    given = {name: value for name, value in launched.items() if value is not None}
+    its = attrs.evolve(found, source=text, description={**found.description, "entry": other.name, **given})
     own = found.prepare(device=gpu[0]).kernel
     sides = (
         Recorded("A", own, found, gpu, tuple(range(count)), options, []),
