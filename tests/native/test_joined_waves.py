@@ -36,8 +36,8 @@ def batches(monkeypatch):
     """How many CTAs were run to their end as one batch, of each, 0 where that failed."""
     found, run_through = [], Calls.run_through
 
-    def noted(self, machine, *more):
-        done = run_through(self, machine, *more)
+    def noted(self, machine, *more, **options):
+        done = run_through(self, machine, *more, **options)
         found.append(machine.batch.shape.n_ctas if done else 0)
         return done
 

@@ -158,7 +158,7 @@ _READONLY = functools.partial(_access, relaxed=True, gates=GATES, traits=_loads)
     relaxed=True,
     gates={"b128": (70, (8, 3))},
     legal=_ldu_illegal,
-    traits=Traits(access=Access.LOAD),
+    traits=Traits(access=Access.LOAD, constant=True),
 )
 @_options(LOADS.replace("{.vec}", ".vec") + WIDE, needs=(100, (8, 8)), legal=_illegal_wide, traits=_loads)
 @_options(LOADS + NARROW, legal=_illegal, traits=_loads)

@@ -175,6 +175,8 @@ class Traits:
     """How it changes what is allocated of tensor memory."""
     access: Access | None = None
     """How each lane accesses memory, on its own GPU; matrices and asynchronous copies have their own traits."""
+    constant: bool = False
+    """It loads what nothing may write while the kernel runs."""
     polls: bool = False
     """It reads what other threads may be about to write, so a loop around it may be waiting for them."""
     counts: bool = False
@@ -282,6 +284,7 @@ def completed(declared: Traits, modifiers: tuple[str, ...]) -> Traits:
         synchronises=not words.isdisjoint(("sync", "aligned")),
         aligned=declared.aligned or declared.matrix is not None or "aligned" in words,
         scope=scope,
+        constant=declared.constant or "nc" in words,
         spaces=tuple(space for space in spaces if space in SPACES),
         order=declared.order if declared.order.strong else _order(declared, words, scope),
     )

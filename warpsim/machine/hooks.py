@@ -155,6 +155,10 @@ class Listener(Protocol):
         """Those that compiled code handles itself."""
 
     @property
+    def apart(self) -> frozenset[str]:
+        """Those that it also handles where it runs a whole launch whose threads keep apart."""
+
+    @property
     def shadows(self) -> frozenset[str] | None:
         """The shadows of which `shadowed_before` and `shadowed_after` tell it; None for any."""
 

@@ -50,6 +50,10 @@ class Watcher:
     compiled: ClassVar[frozenset[str]] = frozenset()
     """Events that compiled code handles itself: it runs only code that has nothing to report to this class."""
 
+    apart: ClassVar[frozenset[str]] = frozenset()
+    """Events that compiled code also handles itself where it runs a whole launch, and shows that no two threads access the same bytes
+    unordered, one of them to write."""
+
     shadows: ClassVar[frozenset[str] | None] = None
     """Names of shadows: `shadowed_before` and `shadowed_after` come where registers carry one of them, or one that another watcher
     names; None for any."""

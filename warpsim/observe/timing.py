@@ -159,7 +159,8 @@ class _Timed:
 
     def __init__(self, watcher: Listener, watch: StopWatch) -> None:
         self._watcher, self._watch = watcher, watch
-        self.events, self.compiled, self.shadows = watcher.events, watcher.compiled, watcher.shadows
+        self.events, self.shadows = watcher.events, watcher.shadows
+        self.compiled, self.apart = watcher.compiled, watcher.apart
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         notify, watch = getattr(self._watcher, name), self._watch

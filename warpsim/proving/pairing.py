@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from warpsim.checks.race.clocks import BatchClocks, objects
-from warpsim.checks.race.detector import RACES, RaceWatcher, phases_of
+from warpsim.checks.race.detector import RaceWatcher, phases_of, races_of
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import Issue
 from warpsim.machine.state.group import Group
@@ -178,7 +178,7 @@ class Pairing(Watcher):
 
     def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Copies may have completed a phase."""
-        signal, clocks = transfer.signal, machine.batch.notes[RACES].clocks
+        signal, clocks = transfer.signal, races_of(machine).clocks
         if signal is not None:
             parities = phases_of(machine, signal.columns, signal.address)
             for state, mine, _ in self._states(clocks, signal.columns, signal.address):

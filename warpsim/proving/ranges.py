@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator, Mapping
 import attrs
 import z3
 
-from warpsim.checks.race.detector import READ_ONLY
 from warpsim.errors import Finding
 from warpsim.host.options import dims
 from warpsim.isa.traits import Ending
@@ -204,7 +203,7 @@ class Questions:
                     and not (across and {a.instruction.traits.scope, b.instruction.traits.scope} & {"cta", "cluster"})
                 ):
                     continue
-                constant = any(READ_ONLY.search(each.instruction.text) for each in (a, b))
+                constant = any(each.instruction.traits.constant for each in (a, b))
                 orders = [TRUE] if across or constant else [z3.And(o) for o in self._unordered(a, b)]
                 if not orders:
                     continue

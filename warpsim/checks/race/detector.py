@@ -6,7 +6,6 @@ Every access of a step arrives from the memory ports, as arrays over its lanes; 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import attrs
@@ -45,8 +44,6 @@ from warpsim.program.program import Instruction
 
 OF_LAUNCH: Note[LaunchRaces] = Note(RACE)
 RACES: Note[Races] = Note(RACE)
-READ_ONLY = re.compile(r"^ldu|\.nc\b")
-"""Loads whose memory nothing may write while the kernel runs."""
 KEPT = 4096
 """Number of copies from an allocation that are kept until somebody writes near what they have read."""
 WAITING = 256
@@ -199,7 +196,7 @@ class Races:
         if allocation.read_only:
             return
         cells = cells_of(self.clocks.launch.cells, allocation)
-        if cells.written and READ_ONLY.search(self.clocks.launch.access(-1).text):
+        if cells.written and self.clocks.launch.access(-1).traits.constant:
             self._read_only(machine, group, cells, allocation, access)
         if access.writes and (self.sources.busy or allocation.number in self.clocks.launch.copied):
             place = access.places
@@ -430,8 +427,26 @@ def phases_of(machine: Machine, columns: Array, place: Array) -> Array:
     return mbarriers.phase(machine.batch.shared.gather(place, columns, np.dtype(np.uint64))).astype(np.int64)
 
 
+def races_of(machine: Machine) -> Races:
+    """The detector of the batch."""
+    found = machine.batch.notes.get(RACES)
+    if found is None:
+        shared = machine.launch.notes.get(OF_LAUNCH)
+        if shared is None:
+            shared = machine.launch.notes[OF_LAUNCH] = LaunchRaces(machine.launch)
+        found = machine.batch.notes[RACES] = Races(shared, machine)
+    return found
+
+
 class RaceWatcher(Watcher):
     """Passes events to the race detector of each batch."""
+
+    apart = frozenset(
+        {
+            "memory_accessed", "memory_written", "rows_accessed", "fence", "warp_synchronised",
+            "barrier_arrived", "barrier_left", "barrier_completed",
+        }
+    )  # fmt: skip
 
     def __init__(self, again: unused.Run | None = None) -> None:
         self._again = again
@@ -447,7 +462,7 @@ class RaceWatcher(Watcher):
 
     def _begun(self, machine: Machine, group: Group) -> Races:
         """The detector of the batch, at the time of the group's step."""
-        races = machine.batch.notes[RACES]
+        races = races_of(machine)
         step = group.number, group.block, group.at, len(group.stack)
         if step != races.clocks.launch.step:
             races.clocks.launch.step = step
@@ -464,7 +479,7 @@ class RaceWatcher(Watcher):
 
     def at_new_step(self, machine: Machine) -> Races:
         """The detector of the batch, with all reads recorded, for an event that belongs to a new step."""
-        races = machine.batch.notes[RACES]
+        races = races_of(machine)
         races.settle()
         races.clocks.launch.step = None
         return races
@@ -483,13 +498,6 @@ class RaceWatcher(Watcher):
         """Decide nothing in a launch that has failed."""
         if ends_launch(machine.launch, finding):
             unused.give_up(machine.launch)
-
-    def batch_began(self, machine: Machine) -> None:
-        """Make a detector for each batch."""
-        shared = machine.launch.notes.get(OF_LAUNCH)
-        if shared is None:
-            shared = machine.launch.notes[OF_LAUNCH] = LaunchRaces(machine.launch)
-        machine.batch.notes[RACES] = Races(shared, machine)
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check accesses of threads; copies were checked when they started."""
@@ -514,7 +522,7 @@ class RaceWatcher(Watcher):
             for differs, before in self._in_doubt[1:]:
                 changed, lost = changed | before, lost | differs()
             self._in_doubt = []
-            machine.batch.notes[RACES].reports.settle(machine, group, changed, lost)
+            races_of(machine).reports.settle(machine, group, changed, lost)
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows."""
@@ -557,7 +565,7 @@ class RaceWatcher(Watcher):
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note threads that passed a barrier."""
         if group is None:
-            machine.batch.notes[RACES].all_passed()
+            races_of(machine).all_passed()
         else:
             self.at_new_step(machine).clocks.barrier_leave(group, number if partial else None)
 
@@ -603,11 +611,11 @@ class RaceWatcher(Watcher):
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Note that copies may be complete."""
-        machine.batch.notes[RACES].sources.changed = True
+        races_of(machine).sources.changed = True
 
     def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Release copies through their mbarriers."""
-        machine.batch.notes[RACES].signalled(transfer, which)
+        races_of(machine).signalled(transfer, which)
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Order what wgmma read before what follows."""
@@ -617,6 +625,8 @@ class RaceWatcher(Watcher):
 
     def group_exited(self, machine: Machine, group: Group) -> None:
         """Note threads that exited."""
+        if RACES not in machine.batch.notes:
+            return  # nothing has happened
         races = self.at_new_step(machine)
         check_exit(races.clocks, machine, group)
         races.clocks.exited(group, machine.batch.alive)

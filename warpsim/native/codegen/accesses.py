@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from warpsim.graph.nodes import LANES
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.native.codegen.apart import Place
 from warpsim.native.codegen.costs import Costs
 from warpsim.native.codegen.interference import FIRST, LAST
 from warpsim.native.lowering.affine import add, first_of, times
@@ -17,6 +18,7 @@ from warpsim.records import define, frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.memory.addresses import Extent
+    from warpsim.native.codegen.apart import Apart
     from warpsim.native.codegen.builder import RegionBuilder
     from warpsim.native.codegen.interference import Interference, Name
 
@@ -694,8 +696,8 @@ class Atomics:
 class Accesses:
     """Emits accesses."""
 
-    def __init__(self, builder: RegionBuilder, memory: Memory, interference: Interference) -> None:
-        self.builder, self.memory = builder, memory
+    def __init__(self, builder: RegionBuilder, memory: Memory, interference: Interference, apart: Apart | None) -> None:
+        self.builder, self.memory, self.apart = builder, memory, apart
         self.lanes = LaneAccess(builder, memory, interference)
         self.rows = RowAccess(builder, memory, interference, self.lanes)
         self.atomics = Atomics(builder, memory, interference, self.lanes)
@@ -708,19 +710,31 @@ class Accesses:
         address = self._address(effect, lower)
         self.lanes.costs.access(name, effect, address, lanes.text)
         if effect.kind == "atomic":
-            return [self.atomics.make(name, effect, address, lanes, given)]
+            olds = self.atomics.make(name, effect, address, lanes, given)
+            self._noted(name, effect, address, lanes)
+            return [olds]
         rows = None
         if effect.space == "global" or (effect.space == "shared" and self.memory.private):
             rows = rows_of(code, address, effect.type.bytes * effect.count)
         if rows is not None and (together or (effect.kind == "load" and rows.lanes == 1 and len(rows.firsts) == 1)):
             found = self.rows.make(name, effect, address, rows, lanes, given)
             self._stored(effect, lanes)
+            self._noted(name, effect, address, lanes, rows)
             return found
         self.lanes.make(name, effect, address, lanes, given)
         self._stored(effect, lanes)
-        if effect.kind == "store":
-            return []
-        return [self.lanes.loaded(effect, k) for k in range(effect.count)]
+        found = [] if effect.kind == "store" else [self.lanes.loaded(effect, k) for k in range(effect.count)]
+        self._noted(name, effect, address, lanes)
+        return found
+
+    def _noted(self, name: Name, effect: Effect, address: Val, lanes: Val, rows: Rows | None = None) -> None:
+        """Tell of an access where it has to be shown that threads keep apart."""
+        if self.apart is not None:
+            place = Place()
+            if rows is not None:
+                first = rows.firsts[0].text if rows.lanes == LANES else None
+                place = Place(first, rows.lanes * len(rows.firsts) < LANES)
+            self.apart.accessed(name, effect, address, lanes, place, self.lanes.addresses)
 
     def _stored(self, effect: Effect, lanes: Val) -> None:
         """Memory changes where any lane stores; where generic addresses lead to is known later."""

@@ -171,6 +171,10 @@ class RegionBuilder:
         """The instructions of a slice, without the branch."""
         return self.plan.blocks[slice_.block].instructions[slice_.first : slice_.last]
 
+    def instruction(self, name: tuple[int, int, int]) -> Instruction:
+        """The instruction of an access."""
+        return self.plan.blocks[name[0]].instructions[name[1]]
+
     def traced(self, instruction: Instruction) -> Traced:
         """An instruction's graphs."""
         made = self.traces.of(instruction)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from warpsim.cache import digest
 from warpsim.native.codegen.accesses import Accesses, Memory
+from warpsim.native.codegen.apart import Apart
 from warpsim.native.codegen.builder import RegionBuilder, RegisterKinds, Visit
 from warpsim.native.codegen.converged import Converged
 from warpsim.native.codegen.diverged import Diverged
@@ -23,7 +24,7 @@ from warpsim.native.regions.forms import Key
 from warpsim.native.regions.options import Variant
 from warpsim.native.regions.region import Region, varying_of
 from warpsim.native.runtime.compiled_region import Access, CompiledRegion
-from warpsim.native.runtime.context import CONTEXT, NOWHERE
+from warpsim.native.runtime.context import CONTEXT, MET, NOWHERE
 from warpsim.native.runtime.inputs import InputKind
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def emit(traces: Traces, region: Region, given: tuple[InputKind, ...], variant: 
         variant,
         tables=code.tables,
         left=left,
-        accesses=[Access(e.kind, e.space, e.commutes, e.type.name) for e, _ in followed],
-        once=[once for _, once in followed],
+        accesses=[Access(e.kind, e.space, e.commutes, e.type.name, constant) for e, _, constant in followed],
+        once=[once for _, once, _ in followed],
         outer=sorted(emitter.interference.before),
         frame_bytes=emitter.converged.frame_bytes,
         spaces=frozenset(emitter.memory.spaces),
@@ -80,7 +81,8 @@ class FunctionEmitter:
     ) -> None:
         self.builder = builder = RegionBuilder(traces, region, varying, variant, kinds, code)
         self.interference, self.memory = Interference(builder), Memory(builder)
-        self.access = Accesses(builder, self.memory, self.interference)
+        self.apart = Apart(builder, self.interference) if variant.apart else None
+        self.access = Accesses(builder, self.memory, self.interference, self.apart)
         self.inputs = Inputs(builder, given)
         self.converged = Converged(builder, self.inputs, self.access, lambda *split: self.diverged.enter(*split))
         self.diverged = Diverged(builder, self.inputs, self.access, self.converged)
@@ -112,6 +114,8 @@ class FunctionEmitter:
     def text(self, name: str) -> str:
         """The module's text."""
         builder, code = self.builder, self.builder.code
+        if self.apart is not None and self.apart.hopeless:
+            return f"define i32 @{name}(ptr %ctx) {{\n  ret i32 {MET}\n}}\n"
         self._enter()
         self._warp()
         self.converged.start()
@@ -151,6 +155,8 @@ class FunctionEmitter:
         for pointer in (self.longest, builder.group, builder.changed, builder.any_path, *builder.results.values()):
             code.store("i64", "0", pointer)
         self.interference.enter()
+        if self.apart is not None:
+            self.apart.enter()
         code.line("br label %group")
 
     def _warp(self) -> None:
@@ -175,6 +181,8 @@ class FunctionEmitter:
         code.store("i32", "-1", builder.place)
         if builder.region.barriers:
             self.interference.phase()
+            if self.apart is not None:
+                self.apart.phase()
         code.line("br label %warp")
         code.label("warp")
         member = builder.now_member = code.load("i64", self.member)
@@ -210,6 +218,8 @@ class FunctionEmitter:
         for pointer in (builder.back_edge_count, builder.path):
             builder.code.store("i64", "0", pointer)
         self.interference.warp()
+        if self.apart is not None:
+            self.apart.warp()
         if builder.kinds.diverging:
             self.diverged.clear()
 
@@ -240,6 +250,8 @@ class FunctionEmitter:
             code.store("i64", code.make(f"{how} i64 {old}, {path}"), pointer)
         code.line("br label %done")
         code.label("done")
+        if self.apart is not None:
+            self.apart.done()
         self.interference.done()
         if region.barriers:
             code.line("br label %passed")

@@ -52,6 +52,7 @@ class Interference:
         """For the entry and for each barrier: the pairs that may interfere from there up to the next barrier."""
         self._regions: list[set[Segment]] = []
         self.outer: set[tuple[Name, Name]] = set()
+        self.before: dict[int, str] = {}
         self.observed: set[Name] = set()
         """Accesses whose extents the caller wants."""
         alone, observed = builder.variant.alone, builder.variant.observed
@@ -68,7 +69,7 @@ class Interference:
             for source in self._sources():
                 segments = self._reached([source])
                 pairs: set[tuple[Name, Name]] = set()
-                self._pairs(segments, pairs, stores, self._again)
+                self._pairs(segments, pairs, stores, self.again)
                 self.inner.append(pairs)
                 self._regions.append(segments)
             stores -= {"shared"}
@@ -106,6 +107,14 @@ class Interference:
         places = [(region.entry.block, region.entry.first), *((b, at + 1) for b, at in region.barriers)]
         return [begins[place] for place in places]
 
+    def between_barriers(self) -> list[set[Segment]]:
+        """The segments to which warps may come without a barrier in between, from the entry and from each barrier."""
+        return (
+            [self._reached([source]) for source in self._sources()]
+            if self.builder.region.barriers
+            else [set(self._segments)]
+        )
+
     def _reached(self, work: list[Segment]) -> set[Segment]:
         """The segments that are reachable without a barrier in between."""
         found: set[Segment] = set()
@@ -117,14 +126,14 @@ class Interference:
                 work += self._after[one]
         return found
 
-    def _again(self, segment: Segment) -> bool:
+    def again(self, segment: Segment) -> bool:
         """Whether a warp may come to a segment twice between two barriers."""
         return segment in self._reached(self._after[segment])
 
     def _again_at_all(self, segment: Segment) -> bool:
         """The same across barriers."""
         if not self.builder.region.barriers:
-            return self._again(segment)
+            return self.again(segment)
         seen, work = set[int](), list(self._follow[segment.block])
         while work:
             block = work.pop()
@@ -157,19 +166,24 @@ class Interference:
                     a, b = self.effects[one], self.effects[other]
                     if a.kind == b.kind == "load" or (a.commutes and a.commutes == b.commutes):
                         continue
-                    if one == other and a.kind == "store" and not again(segment):
+                    if one == other and a.kind == "store" and not again(segment) and not self._stays(space):
                         continue  # its lanes store in the order CTA, warp, lane, as in a step
                     found.add((one, other))
 
-    def ordered(self) -> list[tuple[Effect, bool]]:
-        """The accesses that are followed, and whether each warp does them once at most."""
+    def _stays(self, space: str) -> bool:
+        """Whether also stores in order matter: those of threads that have to keep apart."""
+        return space == "global" and self.builder.variant.apart
+
+    def ordered(self) -> list[tuple[Effect, bool, bool]]:
+        """The accesses that are followed, whether each warp does them once at most, and whether they load what nobody may store."""
         by_name = {
             name: not self._again_at_all(segment)
             for segment in self._segments
             for name in self.numbers
             if name[0] == segment.block and segment.first <= name[1] < segment.last
         }
-        return [(self.effects[n], by_name[n]) for n in sorted(self.numbers, key=self.numbers.__getitem__)]
+        numbered = sorted(self.numbers, key=self.numbers.__getitem__)
+        return [(self.effects[n], by_name[n], self.builder.instruction(n).traits.constant) for n in numbered]
 
     # ---- the code ---------------------------------------------------------------------------------
 
@@ -196,7 +210,7 @@ class Interference:
         code = self.builder.code
         for at, value, name in ((0, low, "smin"), (1, high, "smax")):
             place = self._end(pair, at)
-            code.store("i64", self._most(name, [code.load("i64", place), value]), place)
+            code.store("i64", self.most(name, [code.load("i64", place), value]), place)
 
     def _end(self, pair: str, at: int) -> str:
         return self.builder.code.at(pair, "i64", at) if at else pair
@@ -283,7 +297,7 @@ class Interference:
                 pointers = [places[self.numbers[n]] for n in names]
                 lows = [code.load("i64", p) for p in pointers]
                 highs = [code.load("i64", self._end(p, 1)) for p in pointers]
-                kept[which, names] = self._most("smin", lows), self._most("smax", highs)
+                kept[which, names] = self.most("smin", lows), self.most("smax", highs)
             return kept[which, names]
 
         found = []
@@ -293,7 +307,8 @@ class Interference:
             found.append((a[0], b[0], code.make(f"and i1 {left}, {right}")))
         return found
 
-    def _most(self, how: str, values: list[str]) -> str:
+    def most(self, how: str, values: list[str]) -> str:
+        """The least or the greatest of numbers, as ``how`` says."""
         code, found = self.builder.code, values[0]
         for value in values[1:]:
             found = code.call(f"llvm.{how}.i64", "i64", f"i64 {found}", f"i64 {value}")

@@ -22,6 +22,14 @@ MOST = 600
 """Instructions of a region."""
 
 
+class Holds(NamedTuple):
+    """What regions may hold, by the events that watchers take."""
+
+    collectives: bool
+    barriers: bool
+    accesses: bool
+
+
 class Outcome(enum.Enum):
     """How a run of a region ended."""
 
@@ -34,6 +42,7 @@ class Outcome(enum.Enum):
     OVER_BUDGET = "the budget ends within"
     STOPPED = "the launch may have to stop within"
     FOLLOWED = "a rule has to follow its accesses"
+    MET = "threads may have accessed the same memory unordered"
 
 
 class Options(NamedTuple):
@@ -52,7 +61,8 @@ class Options(NamedTuple):
 class Variant(NamedTuple):
     """What a region is compiled for: one warp ``alone``; ``row`` lanes of a warp in a row of threads (0: unknown);
     affine values have ``strides``; a ``private`` copy of shared memory per CTA; ``limited`` to blocks before some
-    block; accesses of some spaces are ``observed``; it ``follows`` a lane and counts its steps; what a profile has is ``counted``."""
+    block; accesses of some spaces are ``observed``; it ``follows`` a lane and counts its steps; what a profile has is ``counted``; it
+    shows that threads keep ``apart`` (`warpsim.native.codegen.apart`)."""
 
     alone: bool
     row: int = 0
@@ -62,6 +72,7 @@ class Variant(NamedTuple):
     observed: tuple[str, ...] = ()
     follows: bool = False
     counted: bool = False
+    apart: bool = False
 
 
 def spaces_of(space: str) -> tuple[str, ...]:

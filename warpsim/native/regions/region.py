@@ -94,6 +94,12 @@ class Region:
         rest = [self.slices[b] for b in sorted(self.slices)]
         return rest if self.entry in rest else [self.entry, *rest]
 
+    def ends(self, exit: int) -> bool:
+        """Whether threads leave the function at an exit."""
+        block, at = self.exits[exit]
+        steps = self.plan.blocks[block].instructions
+        return at < len(steps) and steps[at].guard is None and steps[at].traits.leaves
+
 
 def live_at(plan: FunctionPlan, block: int, at: int, *, keeps: bool = False) -> frozenset[int]:
     """The registers that are live at a step boundary: all, where a launch ``keeps`` what nothing reads any more."""

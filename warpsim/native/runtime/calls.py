@@ -65,18 +65,17 @@ class Calls:
         place: Place,
         entry: EntryPoint,
         room: int | None = None,
+        *,
+        apart: bool = False,
     ) -> bool:
         """Run the region that begins where a group stands, for at most ``room`` warp-instructions; False if it did not run."""
-        if not entry.formed:
-            from warpsim.native.tiering.build import form  # which imports all that compiles
-
-            self._timed(profile, lambda: form(profile, place, entry))
+        self._form(profile, place, entry)
         values = self._values(machine, group, entry)
         if values is None:
             return False
         limited = _block_limit(group, limit)
         while True:
-            outcome = self._run(machine, group, profile, place, entry, values, limited, room=room)
+            outcome = self._run(machine, group, profile, place, entry, values, limited, room=room, apart=apart)
             if outcome is None:
                 return False
             if outcome is Outcome.OUT_OF_ORDER:
@@ -89,14 +88,27 @@ class Calls:
             entry.restrict(outcome)
         return outcome is Outcome.DONE
 
-    def run_through(self, machine: Machine, group: Group, profile: Profile, place: Place, entry: EntryPoint) -> bool:
+    def run_through(
+        self, machine: Machine, group: Group, profile: Profile, place: Place, entry: EntryPoint, *, apart: bool
+    ) -> bool:
         """Run a batch from start to end; False if it did not run."""
+        self._form(profile, place, entry)
         values = self._values(machine, group, entry)
         outcome = None
         if values is not None:
-            outcome = self._run(machine, group, profile, place, entry, values, FAR, through=True)
-        entry.stopped += outcome is not Outcome.DONE
+            outcome = self._run(machine, group, profile, place, entry, values, FAR, through=True, apart=apart)
+        if not apart:
+            entry.stopped += outcome is not Outcome.DONE
+        elif outcome not in (None, Outcome.DONE):
+            entry.met += 1
         return outcome is Outcome.DONE
+
+    def _form(self, profile: Profile, place: Place, entry: EntryPoint) -> None:
+        """Form an entry point's region."""
+        if not entry.formed:
+            from warpsim.native.tiering.build import form  # which imports all that compiles
+
+            self._timed(profile, lambda: form(profile, place, entry))
 
     def _values(self, machine: Machine, group: Group, entry: EntryPoint) -> list[Value | int] | None:
         """A region's live-in values, None if it cannot run."""
@@ -121,8 +133,10 @@ class Calls:
         *,
         through: bool = False,
         room: int | None = None,
+        apart: bool = False,
     ) -> Outcome | None:
-        """One call of an entry point's code, None without any; ``through``: it must reach the end of the kernel."""
+        """One call of an entry point's code, None without any; ``through``: it must reach the end of the kernel; ``apart``: and show
+        that threads keep apart."""
         region, selection = entry.region, group.selection
         if region is None:
             return None
@@ -133,9 +147,10 @@ class Calls:
             options.strides,
             wants_copy(machine, region),
             limit < FAR,
-            self.runner.observed(machine),
+            self.runner.observed(machine, apart=apart),
             self.runner.lane is not None and options.alone,
             machine.hooks.region_counted is not None,
+            apart,
         )
         layout = variant, *layout_of(values)
         code = entry.by_layout.get(layout)

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 
 class Access(NamedTuple):
-    """An access of memory whose extent the code records: "load", "store" or "atomic", the space, how an atomic commutes, and
-    the name of its type."""
+    """An access of memory whose extent the code records: "load", "store" or "atomic", the space, how an atomic commutes, the name of
+    its type, and whether it is a load of what nobody may store."""
 
     kind: str
     space: str
     commutes: str
     type: str
+    constant: bool = False
 
 
 @define(eq=False)

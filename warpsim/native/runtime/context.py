@@ -39,13 +39,13 @@ _WORDS = f"""
     shared_words shared_size shared_columns shared_written local_words local_size local_columns local_written
     {" ".join(CallWords._fields)}
     exits exit_lanes pending log log_size memo ranges states frames
-    private private_bytes private_stride private_tracked cleans counters wholes
+    private private_bytes private_stride private_tracked cleans counters wholes stamps
 """
 CONTEXT = {name: place for place, name in enumerate(_WORDS.split())}
 """The words of the context: all 64 bits wide."""
 CALL_AT = CONTEXT[CallWords._fields[0]]
 """Where `CallWords` begin."""
-BAD_ACCESS, LOG_FULL, DIVERGED, WRAPPED, INTERFERED, UNREACHABLE, STOPPED = 1, 2, 3, 4, 5, 6, 7
+BAD_ACCESS, LOG_FULL, DIVERGED, WRAPPED, INTERFERED, UNREACHABLE, STOPPED, MET = 1, 2, 3, 4, 5, 6, 7, 8
 """Why a region is rolled back."""
 SEEN, OWN = 1, 2
 """In ``changed``: memory that others see, or a thread's own."""

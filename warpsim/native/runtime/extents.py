@@ -89,6 +89,16 @@ def _disjoint(low: Array, high: Array, starts: Array) -> bool:
     return not ((cta[1:] == cta[:-1]) & (low[1:] < np.maximum.accumulate(high)[:-1])).any()
 
 
+def keeps_constants(accesses: list[Access], ranges: Array) -> bool:
+    """Whether nothing was stored near what was loaded as memory that nobody stores to."""
+    constants = [k for k, e in enumerate(accesses) if e.constant]
+    written = [k for k, e in enumerate(accesses) if e.space == "global" and e.kind != "load"]
+    if not (constants and written):
+        return True
+    low, high = ranges[:, :, 0].min(axis=0), ranges[:, :, 1].max(axis=0)
+    return not any(low[k] < high[w] and low[w] < high[k] for k in constants for w in written)
+
+
 class FootprintObserver(Protocol):
     """Notified after each region of extents ``[low, high)`` of global addresses, which do not overlap."""
 

@@ -6,6 +6,7 @@
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i32 @llvm.cttz.i32(i32, i1)
+declare i64 @llvm.cttz.i64(i64, i1)
 declare i32 @llvm.ctpop.i32(i32)
 declare i64 @llvm.ctpop.i64(i64)
 declare i64 @llvm.smin.i64(i64, i64)
@@ -1126,6 +1127,150 @@ fail:
   ret i32 1
 done:
   ret i32 0
+}
+
+; ---- which threads have accessed what since a barrier: see apart.py -----------------------------------
+
+; A table: what is `%now` or later is of the same interval, and ends in the thread.
+define internal ptr @table_of(ptr %ctx, i64 %kind) alwaysinline {
+  %tables = call ptr @ctx.stamps(ptr %ctx)
+  %size_word = call ptr @at.shared_size(ptr %ctx)
+  %size = load i64, ptr %size_word
+  %at = mul i64 %size, %kind
+  %p = getelementptr i32, ptr %tables, i64 %at
+  ret ptr %p
+}
+
+; Whether another thread than `%me` is in an entry of a table.
+define internal i1 @other(ptr %ctx, i64 %kind, i64 %entry, i32 %now, i32 %me) alwaysinline {
+  %table = call ptr @table_of(ptr %ctx, i64 %kind)
+  %p = getelementptr i32, ptr %table, i64 %entry
+  %old = load i32, ptr %p
+  %fresh = icmp uge i32 %old, %now
+  %another = icmp ne i32 %old, %me
+  %found = and i1 %fresh, %another
+  ret i1 %found
+}
+
+define internal i32 @others_there(ptr %ctx, i64 %kind, i64 %entry, <32 x i32> %now, <32 x i32> %me) alwaysinline {
+  %table = call ptr @table_of(ptr %ctx, i64 %kind)
+  %p = getelementptr i32, ptr %table, i64 %entry
+  %old = load <32 x i32>, ptr %p, align 4
+  %fresh = icmp uge <32 x i32> %old, %now
+  %another = icmp ne <32 x i32> %old, %me
+  %found = and <32 x i1> %fresh, %another
+  %bits = bitcast <32 x i1> %found to i32
+  ret i32 %bits
+}
+
+; Lanes of a warp access `%nbytes` each: 0 a load, 1 a store, 2 an atomic, 3 a load by the whole warp; 8 where two threads meet.
+define internal i32 @meet(ptr %ctx, i32 %now, i32 %warp, ptr %addresses, i32 %mask, i64 %nbytes, i64 %shift, i64 %kind) alwaysinline {
+entry:
+  %count = lshr i64 %nbytes, %shift
+  %rows = icmp eq i64 %kind, 3
+  %table_kind = select i1 %rows, i64 0, i64 %kind
+  %table = call ptr @table_of(ptr %ctx, i64 %table_kind)
+  %loads = icmp eq i64 %table_kind, 0
+  %adds = icmp eq i64 %kind, 2
+  %many = or i32 %now, 2047
+  %nobody = icmp eq i32 %mask, 0
+  br i1 %nobody, label %good, label %lane
+lane:
+  %left = phi i32 [ %mask, %entry ], [ %rest, %next ]
+  %i = call i64 @first(i32 %left)
+  %rest = call i32 @others(i32 %left)
+  %number = trunc i64 %i to i32
+  %thread = or i32 %warp, %number
+  %own = or i32 %now, %thread
+  %me = select i1 %rows, i32 %many, i32 %own
+  %address = call i64 @word(ptr %addresses, i64 %i)
+  %begin = lshr i64 %address, %shift
+  br label %one
+one:
+  %k = phi i64 [ 0, %lane ], [ %k1, %on ]
+  %entry_at = add i64 %begin, %k
+  %loaded = call i1 @other(ptr %ctx, i64 0, i64 %entry_at, i32 %now, i32 %me)
+  %stored = call i1 @other(ptr %ctx, i64 1, i64 %entry_at, i32 %now, i32 %me)
+  %added = call i1 @other(ptr %ctx, i64 2, i64 %entry_at, i32 %now, i32 %me)
+  %after_load = select i1 %loads, i1 false, i1 %loaded
+  %after_add = select i1 %adds, i1 false, i1 %added
+  %some = or i1 %after_load, %after_add
+  %bad = or i1 %some, %stored
+  br i1 %bad, label %met, label %on
+on:
+  %p = getelementptr i32, ptr %table, i64 %entry_at
+  %old = load i32, ptr %p
+  %stale = icmp ult i32 %old, %now
+  %same = icmp eq i32 %old, %me
+  %alone = or i1 %stale, %same
+  %new = select i1 %alone, i32 %me, i32 %many
+  store i32 %new, ptr %p
+  %k1 = add i64 %k, 1
+  %more = icmp ult i64 %k1, %count
+  br i1 %more, label %one, label %next
+next:
+  %last = icmp eq i32 %rest, 0
+  br i1 %last, label %good, label %lane
+good:
+  ret i32 0
+met:
+  ret i32 8
+}
+
+; The same for 32 lanes side by side, the first of them at an address.
+define internal i32 @meet_row(ptr %ctx, i32 %now, i32 %warp, i32 %address, i64 %nbytes, i64 %shift, i64 %kind) alwaysinline {
+entry:
+  %count = lshr i64 %nbytes, %shift
+  %bits64 = call i64 @llvm.cttz.i64(i64 %count, i1 true)
+  %bits = trunc i64 %bits64 to i32
+  %table = call ptr @table_of(ptr %ctx, i64 %kind)
+  %loads = icmp eq i64 %kind, 0
+  %adds = icmp eq i64 %kind, 2
+  %now1 = insertelement <32 x i32> poison, i32 %now, i32 0
+  %nows = shufflevector <32 x i32> %now1, <32 x i32> poison, <32 x i32> zeroinitializer
+  %begin32 = zext i32 %address to i64
+  %begin = lshr i64 %begin32, %shift
+  br label %part
+part:
+  %k = phi i64 [ 0, %entry ], [ %k1, %on ]
+  %at32 = shl i64 %k, 5
+  %entry_at = add i64 %begin, %at32
+  %at = trunc i64 %at32 to i32
+  %at1 = insertelement <32 x i32> poison, i32 %at, i32 0
+  %ats = shufflevector <32 x i32> %at1, <32 x i32> poison, <32 x i32> zeroinitializer
+  %numbers = add <32 x i32> %ats, <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15, i32 16, i32 17, i32 18, i32 19, i32 20, i32 21, i32 22, i32 23, i32 24, i32 25, i32 26, i32 27, i32 28, i32 29, i32 30, i32 31>
+  %bits1 = insertelement <32 x i32> poison, i32 %bits, i32 0
+  %every = shufflevector <32 x i32> %bits1, <32 x i32> poison, <32 x i32> zeroinitializer
+  %lanes = lshr <32 x i32> %numbers, %every
+  %who = or i32 %now, %warp
+  %who1 = insertelement <32 x i32> poison, i32 %who, i32 0
+  %whos = shufflevector <32 x i32> %who1, <32 x i32> poison, <32 x i32> zeroinitializer
+  %me = or <32 x i32> %whos, %lanes
+  %loaded = call i32 @others_there(ptr %ctx, i64 0, i64 %entry_at, <32 x i32> %nows, <32 x i32> %me)
+  %stored = call i32 @others_there(ptr %ctx, i64 1, i64 %entry_at, <32 x i32> %nows, <32 x i32> %me)
+  %added = call i32 @others_there(ptr %ctx, i64 2, i64 %entry_at, <32 x i32> %nows, <32 x i32> %me)
+  %after_load = select i1 %loads, i32 0, i32 %loaded
+  %after_add = select i1 %adds, i32 0, i32 %added
+  %some = or i32 %after_load, %after_add
+  %all = or i32 %some, %stored
+  %bad = icmp ne i32 %all, 0
+  br i1 %bad, label %met, label %on
+on:
+  %p = getelementptr i32, ptr %table, i64 %entry_at
+  %old = load <32 x i32>, ptr %p, align 4
+  %stale = icmp ult <32 x i32> %old, %nows
+  %same = icmp eq <32 x i32> %old, %me
+  %alone = or <32 x i1> %stale, %same
+  %many = or <32 x i32> %nows, splat (i32 2047)
+  %new = select <32 x i1> %alone, <32 x i32> %me, <32 x i32> %many
+  store <32 x i32> %new, ptr %p, align 4
+  %k1 = add i64 %k, 1
+  %more = icmp ult i64 %k1, %count
+  br i1 %more, label %part, label %good
+good:
+  ret i32 0
+met:
+  ret i32 8
 }
 
 ; ---- what a profile counts: see `Word` in counting.py -------------------------------------------

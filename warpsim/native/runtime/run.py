@@ -19,9 +19,9 @@ from warpsim.machine.values import Affine, tracked
 from warpsim.native.addresses import address_of
 from warpsim.native.regions.options import Outcome
 from warpsim.native.regions.region import Region, live_at
-from warpsim.native.runtime.context import DIVERGED, INTERFERED, LOG_FULL, STOPPED, WRAPPED, CallWords
+from warpsim.native.runtime.context import DIVERGED, INTERFERED, LOG_FULL, MET, STOPPED, WRAPPED, CallWords
 from warpsim.native.runtime.counting import counts_of
-from warpsim.native.runtime.extents import FootprintObserver, conflicts, extents_in, notify
+from warpsim.native.runtime.extents import FootprintObserver, conflicts, extents_in, keeps_constants, notify
 from warpsim.native.runtime.inputs import INTEGERS, describe
 from warpsim.native.runtime.lane_tables import WarpTables
 from warpsim.native.runtime.memory import MemoryViews, PrivateShared, copy_in, publish_stores
@@ -44,10 +44,13 @@ _OUTCOMES = {
     DIVERGED: Outcome.DIVERGED,
     WRAPPED: Outcome.WRAPPED,
     STOPPED: Outcome.STOPPED,
+    MET: Outcome.MET,
 }
 
 
 EMPTY = np.zeros(0, np.int32)
+TABLES = 3
+"""Of threads that have accessed shared memory: an entry for each byte at most."""
 
 
 @define(eq=False)
@@ -105,11 +108,11 @@ class Runner:
         """Run in this thread from now on."""
         self.scratch, self._views = _MINE.scratch, _MINE.views
 
-    def observed(self, machine: Machine) -> tuple[str, ...]:
+    def observed(self, machine: Machine, *, apart: bool) -> tuple[str, ...]:
         """The spaces of which regions have to tell what they access."""
         if machine.hooks.region_accessed is not None:
             return "global", "shared"
-        return () if self.observer is None else ("global",)
+        return ("global",) if apart or self.observer is not None else ()
 
     def run(
         self,
@@ -186,6 +189,8 @@ class Runner:
         if code.outer:
             size = n_groups * len(code.accesses) * 2
             call.ranges = scratch.array("ranges", size, np.int64)[:size].reshape(n_groups, len(code.accesses), 2)
+        if code.variant.apart:
+            scratch.array("stamps", TABLES * machine.batch.shared.size, np.uint32).fill(0)
         if code.variant.private:
             one_by_one = call.through and bool(region.barriers)
             call.own = copy_in(machine, call.group, region, tables, scratch, one_by_one=one_by_one)
@@ -206,7 +211,11 @@ class Runner:
                 self.ahead = max(first + 1, region.entry.block + 1)
                 return Outcome.OUT_OF_ORDER if call.limit > self.ahead else Outcome.DIVERGED
         if call.ranges is not None and found.suspect and self._interferes(call, call.ranges, found.suspect):
-            return Outcome.CONFLICT
+            return Outcome.MET if code.variant.apart else Outcome.CONFLICT
+        if code.variant.apart and not (
+            self.ended and (call.ranges is None or keeps_constants(code.accesses, call.ranges))
+        ):
+            return Outcome.MET
         if call.ranges is not None and call.machine.hooks.region_accessed is not None:
             accesses = RegionAccesses(partial(extents_in, accesses=code.accesses, ranges=call.ranges))
             call.machine.hooks.region_accessed(call.machine, accesses)
@@ -251,11 +260,11 @@ class Runner:
             stores = [k for k in chosen if code.accesses[k].kind == "store" and code.accesses[k].space == "global"]
             low, high = ranges[:, stores, 0], ranges[:, stores, 1]
             there = low < high
-            if not distinct(int(low[there].min()), int(high[there].max())):
+            if there.any() and not distinct(int(low[there].min()), int(high[there].max())):
                 return True
         if not suspect & 1:
             return False
-        accesses, once = [code.accesses[k] for k in chosen], [code.once[k] for k in chosen]
+        accesses, once = [code.accesses[k] for k in chosen], [code.once[k] and not code.variant.apart for k in chosen]
         warps = not code.region.barriers
         return conflicts(accesses, once, ranges[:, chosen], call.tables, distinct, warps=warps)
 
@@ -345,7 +354,7 @@ def first_stop(machine: Machine, group: Group, region: Region, common: int, exit
     of all lanes, -1 where they have left by several."""
     numbers = [common] if common >= 0 else _exits(region, exits, lanes)
     waits = machine.waits()
-    stops = (region.exits[n][0] for n in numbers if waits or not _ends(group, region, n))
+    stops = (region.exits[n][0] for n in numbers if waits or group.stack or not region.ends(n))
     return min(stops, default=len(group.plan.blocks))
 
 
@@ -358,18 +367,11 @@ def _exits(region: Region, exits: Array, lanes: Array) -> list[int]:
     return np.flatnonzero(reached[:-1]).tolist()
 
 
-def _ends(group: Group, region: Region, exit: int) -> bool:
-    """Whether threads leave the kernel at an exit."""
-    block, at = region.exits[exit]
-    steps = group.plan.blocks[block].instructions
-    return at < len(steps) and steps[at].guard is None and steps[at].traits.leaves and not group.stack
-
-
 def all_leave(machine: Machine, group: Group, region: Region, common: int) -> bool:
     """Whether all threads of a batch are about to leave the kernel, at one exit, and nobody else needs its memory."""
     if common < 0 or machine.launch.cluster != (1, 1, 1) or group.selection.n != machine.batch.shape.n:
         return False
-    return _ends(group, region, common)
+    return region.ends(common) and not group.stack
 
 
 def leave(

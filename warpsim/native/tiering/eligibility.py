@@ -6,12 +6,12 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from warpsim.machine.hooks import Listener
 from warpsim.machine.state.launch import LaunchState, Settings
 from warpsim.machine.state.notes import Note
-from warpsim.native.regions.options import Stops
+from warpsim.native.regions.options import Holds, Stops
 from warpsim.native.tiering.cost import LAUNCHES, interpreted, policy_of, slowness, spent
 from warpsim.native.tiering.notes import on_disk
 from warpsim.native.tiering.products import Bodies
@@ -53,13 +53,6 @@ KEPT = 16
 """Such launches of a kernel, each with other options, that are kept."""
 
 
-class _Serves(NamedTuple):
-    runs_steps: bool
-    collectives: bool
-    barriers: bool
-    accesses: bool
-
-
 def compiled_for(
     engine: str,
     watchers: Sequence[Listener],
@@ -76,8 +69,12 @@ def compiled_for(
     it counts the steps of a ``lane``."""
     if engine == "interpreter":
         return None
-    policy, serves = policy_of(engine), _serves(tuple([(w.events, w.compiled) for w in watchers]))
-    runs_steps = serves.runs_steps and state.schedule is None
+    policy, watched = policy_of(engine), tuple([(w.events, w.compiled) for w in watchers])
+    runs_steps, holds = _serves(watched)
+    runs_steps = runs_steps and state.schedule is None
+    apart = None
+    if not holds.accesses and joins and not stops:
+        apart = _serves(tuple([(w.events, w.compiled | w.apart) for w in watchers]))[1]
 
     def make() -> CompiledEngine | None:
         interpreted().launches = math.inf  # later launches have nothing to import
@@ -90,10 +87,9 @@ def compiled_for(
             observer,
             policy=policy,
             bodies=bodies,
-            collectives=serves.collectives,
+            holds=holds,
+            apart=apart if apart is not None and apart.accesses else None,
             runs_steps=runs_steps,
-            barriers=serves.barriers,
-            accesses=serves.accesses,
             joins=joins,
             keeps=state.settings.keeps,
             stops=stops,
@@ -120,15 +116,11 @@ def _compiles(*, kept: bool) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _serves(watched: tuple[tuple[tuple[str, ...], frozenset[str]], ...]) -> _Serves:
-    """What may run compiled without losing events, given each watcher's and those of them that compiled code handles."""
+def _serves(watched: tuple[tuple[tuple[str, ...], frozenset[str]], ...]) -> tuple[bool, Holds]:
+    """Whether steps, and what, may run compiled without losing events, given each watcher's and those of them that compiled code
+    handles."""
     events = {e for taken, compiled in watched for e in taken if e not in compiled}
-    return _Serves(
-        runs_steps=not events & STEPS,
-        collectives=not events & COLLECTIVES,
-        barriers=not events & BARRIERS,
-        accesses=not events & ACCESSES,
-    )
+    return not events & STEPS, Holds(not events & COLLECTIVES, not events & BARRIERS, not events & ACCESSES)
 
 
 def keep_straight(state: LaunchState, code: CompiledEngine | DeferredEngine | None) -> None:

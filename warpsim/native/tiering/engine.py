@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from warpsim.isa.spec import Scope
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.state.notes import Note
-from warpsim.native.regions.options import Options, Place, Stops, described
+from warpsim.machine.waves import wave_of, waves_of
+from warpsim.native.regions.options import Holds, Options, Place, Stops, described
 from warpsim.native.tiering.cost import HOT, LAUNCH, Policy, has_spare_core, share_of
 from warpsim.native.tiering.enqueue import enqueue, enqueue_urgent
-from warpsim.native.tiering.entry_points import Budget, EntryPoint, Profile, Request
+from warpsim.native.tiering.entry_points import FAILURES, JOINED_THREADS, Budget, EntryPoint, Profile, Request
 
 if TYPE_CHECKING:
     from warpsim.machine.engine import Limit
@@ -35,7 +36,8 @@ AGAIN = 8
 
 
 class CompiledEngine:
-    """The compiled engine of one launch. ``observer`` is notified of the regions' accesses of global memory."""
+    """The compiled engine of one launch. ``observer`` is notified of the regions' accesses of global memory. What a region that runs the
+    launch from its first step to its last may hold, if it shows that threads keep ``apart``."""
 
     def __init__(
         self,
@@ -44,21 +46,21 @@ class CompiledEngine:
         *,
         policy: Policy,
         bodies: Bodies,
-        collectives: bool,
+        holds: Holds,
+        apart: Holds | None = None,
         runs_steps: bool = True,
-        barriers: bool = False,
-        accesses: bool = True,
         joins: bool = False,
         keeps: bool = False,
         stops: Stops | None = None,
         lane: int | None = None,
     ) -> None:
-        self.policy, self.collectives, self.runs_steps, self.barriers = policy, collectives, runs_steps, barriers
-        self.accesses = accesses
+        self.policy, self.runs_steps, self.holds, self._apart = policy, runs_steps, holds, apart
         self._joins, self._keeps, self._stops = joins, keeps, stops or {}
         self._lane = lane
-        self._begin: Place = 0, 0, False, collectives, barriers, accesses
-        """Where batches begin."""
+        self._begin: Place = 0, 0, False, *holds
+        """Where batches begin, and where a launch that is one batch does, if more may run compiled there."""
+        self._whole: Place | None = None if apart is None else (0, 0, False, *apart)
+        self._joined_whole = False
         self._observer, self._sm = observer, device.sm if device.numerics == "exact" else None
         self.bodies = bodies
         self._budget = Budget(policy)
@@ -110,9 +112,10 @@ class CompiledEngine:
         key = group.plan, group.block, group.has_shadows
         found = self._begins.get(key)
         if found is None:
-            profile, place = self.profile(group.plan, shadowed=group.has_shadows), (group.block, self.accesses)
+            profile, accesses = self.profile(group.plan, shadowed=group.has_shadows), self.holds.accesses
+            place = group.block, accesses
             if place not in profile.begins:
-                profile.begins[place] = _begins(profile, group.block, accesses=self.accesses)
+                profile.begins[place] = _begins(profile, group.block, accesses=accesses)
             found = self._begins[key] = profile.begins[place]
         return found[k] if found and (k := bisect_right(found, group.at)) < len(found) else last
 
@@ -128,25 +131,39 @@ class CompiledEngine:
         block = group.plan.blocks[group.block]
         if group.at == block.n_steps and not block.successors:
             return False
-        return self._visit(machine, group, limit, room)
+        apart = self._apart if _whole_launch(machine, group) else None
+        if apart is not None and self._visit(machine, group, limit, room, apart, apart=True):
+            return True
+        return self._visit(machine, group, limit, room, self.holds)
 
-    def _visit(self, machine: Machine, group: Group, limit: Limit, room: int | None) -> bool:
-        """Look at the entry point where a group stands: compile, run its region, or rest."""
-        profile = self.profile(group.plan, shadowed=group.has_shadows)
-        barriers = self.barriers and _whole_ctas(machine, group)
-        alone = group.selection.n_warps == 1
-        place = group.block, group.at, alone, self.collectives, barriers, self.accesses
+    def _entry(self, profile: Profile, place: Place) -> EntryPoint:
+        """The entry point at a place."""
         entry = profile.entries.get(place)
         if entry is None:
-            holds = {"collectives": self.collectives, "barriers": barriers, "accesses": self.accesses}
-            entry = profile.entries[place] = EntryPoint(Options(alone, keeps=self._keeps, **holds))
+            _, _, alone, *holds = place
+            options = Options(alone, keeps=self._keeps, **Holds(*holds)._asdict())
+            entry = profile.entries[place] = EntryPoint(options)
+        return entry
+
+    def _visit(
+        self, machine: Machine, group: Group, limit: Limit, room: int | None, holds: Holds, *, apart: bool = False
+    ) -> bool:
+        """Look at the entry point where a group stands: compile, run its region, or rest."""
+        profile = self.profile(group.plan, shadowed=group.has_shadows)
+        barriers = holds.barriers and _whole_ctas(machine, group)
+        alone = group.selection.n_warps == 1
+        place = group.block, group.at, alone, holds.collectives, barriers, holds.accesses
+        entry = self._entry(profile, place)
+        if apart and entry.met >= FAILURES:
+            return False
         if entry.kept is None:
             profile.recall(place, entry)
         if entry.formed and entry.region is None:
             return False
         entry.visits += 1
         if self.policy is not Policy.AT_ONCE and entry.visits < entry.next_check:
-            self._resting[group.block, group.at] = group.plan, group.selection, entry
+            if not apart:
+                self._resting[group.block, group.at] = group.plan, group.selection, entry
             return False
         if self.policy is not Policy.AT_ONCE and not entry.ready and not entry.kept:
             entry.next_check = entry.visits + 1 + entry.visits // AGAIN
@@ -156,25 +173,47 @@ class CompiledEngine:
             from warpsim.native.runtime.calls import Calls
 
             self._calls = Calls(self._budget, self._observer, self._lane)
-        return self._calls.advance(machine, group, limit, profile, place, entry, room)
+        return self._calls.advance(machine, group, limit, profile, place, entry, room, apart=apart)
 
     def joined(self, state: LaunchState) -> int:
         """How many waves may run as one batch, which spares calls: several where a region has run whole waves to their
         end."""
         if not self._joins or state.cluster != (1, 1, 1):
             return 1
-        entry = self.profile(state.plan.main).entries.get(self._begin)
+        profile = self.profile(state.plan.main)
+        self._joined_whole = self._whole is not None and self._joins_all(state, profile)
+        if self._joined_whole:
+            return waves_of(state)
+        entry = profile.entries.get(self._begin)
         return 1 if entry is None else entry.waves(state.settings.batch_threads)
+
+    def _joins_all(self, state: LaunchState, profile: Profile) -> bool:
+        """Whether all waves of a launch may begin as one batch to show that its threads keep apart."""
+        assert self._whole is not None
+        x, y, z = state.block
+        _, _, across, count = wave_of(state)
+        if count == 1 or across not in (1, count) or state.waves or state.last_wave is not None:
+            return False
+        if state.n_ctas * x * y * z > JOINED_THREADS:
+            return False
+        entry = self._entry(profile, self._whole)
+        if entry.kept is None:
+            profile.recall(self._whole, entry)
+        known = entry.ready or entry.kept or self.policy is Policy.AT_ONCE or profile.account.launches > 1
+        return known and entry.met < FAILURES
 
     def run_through(self, machine: Machine, group: Group) -> bool:
         """Run a batch from the first instruction of the kernel to the last; False if that failed and nothing ran."""
         profile = self.profile(group.plan)
-        place = self._begin
+        place = self._whole if self._joined_whole and self._whole is not None else self._begin
         if self._calls is None:
             from warpsim.native.runtime.calls import Calls
 
             self._calls = Calls(self._budget, self._observer, self._lane)
-        return self._calls.run_through(machine, group, profile, place, profile.entries[place])
+        if self._joined_whole and not _whole_launch(machine, group):
+            return False
+        entry = profile.entries[place]
+        return self._calls.run_through(machine, group, profile, place, entry, apart=self._joined_whole)
 
     def _covered(self, profile: Profile, place: Place) -> bool:
         """Whether the region where batches begin is to hold a place, and is not compiled yet."""
@@ -206,7 +245,7 @@ class CompiledEngine:
         if entry.formed and (self.policy is Policy.ASKED or profile.account.launches > 1):
             return True
         saved = entry.visits * one
-        if place == self._begin and profile.account.launches > 1:  # its region may hold all that is hot
+        if place in (self._begin, self._whole) and profile.account.launches > 1:  # its region may hold all that is hot
             saved = profile.account.saved
         least = 2 * profile.estimate(entry) if self._covered(profile, place) else HOT
         if saved > least and profile.allows(entry, share_of(profile.account.launches)):
@@ -232,6 +271,18 @@ def _begins(profile: Profile, block: int, *, accesses: bool) -> tuple[int, ...]:
     first = next((k for k, i in enumerate(steps) if not other[k] and not i.registers.isdisjoint(plan.wgmma_rows)), 0)
     return tuple(
         k for k in range(1, len(steps)) if not other[k] and (other[k - 1] or k == first or (k > 1 and stops[k - 2]))
+    )
+
+
+def _whole_launch(machine: Machine, group: Group) -> bool:
+    """Whether a group has all threads of a launch, and they stand at its first step."""
+    launch, selection = machine.launch, group.selection
+    return (
+        group.block == group.at == 0
+        and not group.stack
+        and launch.cluster == (1, 1, 1)
+        and machine.batch.shape.n_ctas == launch.n_ctas
+        and selection.n == machine.batch.shape.n
     )
 
 

@@ -74,6 +74,8 @@ class EntryPoint:
         self.trials, self.faster, self.rest = TRIALS, False, REST
         self.through: tuple[float, float] | None = None
         """Instructions and stored bytes per thread of the last batch that it ran from start to end."""
+        self.met = 0
+        """How often it was not shown that threads keep apart."""
         self.stopped = 0
         """How often joined waves did not run to the end."""
         self.kept: bool | None = None
@@ -95,6 +97,9 @@ class EntryPoint:
         """A region was rolled back: drop the option that led there, after a few times, or leave the place to the
         interpreter."""
         if outcome is Outcome.OVER_BUDGET:
+            return
+        if outcome is Outcome.MET:
+            self.met += 1
             return
         options = self.options
         if outcome is Outcome.WRAPPED:
