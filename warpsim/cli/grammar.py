@@ -89,23 +89,22 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 @functools.cache
 def parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The argument parser, with the options of all commands, or ``only`` of one in a third of the time. The module of a command is
-    its ``module``."""
+    """The argument parser of all commands, or of ``only`` one in a tenth of the time. The module of a command is its ``module``."""
     top = _Parser(prog="warpsim", description="Run, check and step through NVIDIA PTX without a GPU.")
     top.add_argument("--version", action="version", version=f"warpsim {VERSION}")
-    commands = top.add_subparsers(dest="command", required=True)
-    for name, (module, help, parents, add) in COMMANDS.items():
-        asked = only in (None, name)
-        made = commands.add_parser(name, parents=[parent() for parent in parents if asked], help=help)
+    shown = None if only is None else f"{{{','.join(COMMANDS)}}}"
+    commands = top.add_subparsers(dest="command", required=True, metavar=shown)
+    for name in COMMANDS if only is None else (only,):
+        module, help, parents, add = COMMANDS[name]
+        made = commands.add_parser(name, parents=[parent() for parent in parents], help=help)
         made.set_defaults(module=module, json=False)
-        if asked:
-            add(made)
+        add(made)
     return top
 
 
-def command_in(words: Sequence[str]) -> str:
-    """The command among the words of a command line; "" without one."""
-    return next((word for word in words if word in COMMANDS), "")
+def command_in(words: Sequence[str]) -> str | None:
+    """The command that a command line begins with; None without one."""
+    return words[0] if words and words[0] in COMMANDS else None
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
