@@ -10,8 +10,8 @@ import numpy as np
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 
-GUARD, GUARD_OF_LEVELS = 4, 5
-"""Bits that are kept below the largest element's last one, when elements of one level or of two are added."""
+GUARD, GROUP = 4, 4
+"""Bits that are kept below the largest element's last one, of as many elements: two levels, or two slices of one, are apart."""
 _FAR = 1 << 40
 SHORTER, SHORTEST, DIAGONAL = 11 / 32, 127 / 512, 703 / 1024
 LOGARITHM = (
@@ -91,8 +91,8 @@ def _rounded(product: Array) -> Array:
 def corner_weights(weights: Sequence[Array], share: Array | int = 256) -> list[tuple[tuple[int, ...], Array]]:
     """The weight of each corner of a footprint of one to three axes, ``share`` in all, from the weights of its second neighbours."""
     if len(weights) == 3:
-        second = _rounded(weights[2] * share)
-        parts = ((share - second, (0,)), (second, (1,)))
+        first = _rounded((256 - weights[2]) * share)
+        parts = ((first, (0,)), (share - first, (1,)))
         return [((*corner, *z), w) for part, z in parts for corner, w in corner_weights(weights[:2], part)]
     right = _rounded(weights[0] * share)
     left = share - right
@@ -107,11 +107,20 @@ def corner_weights(weights: Sequence[Array], share: Array | int = 256) -> list[t
     ]
 
 
-def weighted(elements: Sequence[Array], format: str, weights: Sequence[Array], guard: int = GUARD) -> Array:
-    """The weighted sum of raw elements of a format that are read as floats, f32. Weights are integers, 256 together."""
+def weighted(elements: Sequence[Array], format: str, weights: Sequence[Array], of_level: int = 1) -> Array:
+    """The weighted sum of raw elements of a format that are read as floats, f32; so many are ``of_level``. Weights are integers, 256
+    together.
+
+    Light (``srgb``) has eight bits; an H200 takes its exponent from the upper five of the byte, as that of the largest there is with them.
+    """
     values, shares = np.stack(np.broadcast_arrays(*elements)), np.stack(np.broadcast_arrays(*weights))
+    group = min(of_level, GROUP)
+    if format == "srgb":
+        light = linear_light(values).astype(np.float64)
+        return _floating(light, shares, 11, 8, linear_light(values | 7).astype(np.float64), group)
     if format[0] == "f":
-        return _floating(values.astype(np.float64), shares, 24 if format == "f32" else 11, guard)
+        values, precision = values.astype(np.float64), 24 if format == "f32" else 11
+        return _floating(values, shares, precision, precision + GUARD, values, group)
     total = (values.astype(np.int64) * shares).sum(0)
     if format in ("u8", "u16"):
         total = total * 257 if format == "u8" else total
@@ -127,13 +136,15 @@ def weighted_whole(elements: Sequence[Array], weights: Sequence[Array]) -> Array
     return (total >> 8).astype(np.uint32)
 
 
-def _floating(values: Array, shares: Array, precision: int, guard: int) -> Array:
-    """Elements are cut to ``guard`` bits below the largest one's precision, subnormal f32 to 0; their sum is rounded, halves away from
-    zero."""
-    finite = np.where(np.isfinite(values) & (np.abs(values) >= 2.0**-126), values, 0.0)
-    exponents = np.where((shares > 0) & (finite != 0), np.frexp(finite)[1], -200).max(0)
-    grid = np.ldexp(1.0, exponents - precision - guard)
-    total = (np.trunc(finite / grid) * shares).sum(0) * grid / 256
+def _floating(values: Array, shares: Array, precision: int, kept: int, bounds: Array, group: int) -> Array:
+    """In each ``group`` elements are cut to ``kept`` bits below the exponent of the largest of ``bounds``, subnormal f32 to 0; the sum
+    of all is rounded, halves away from zero."""
+    finite = np.where(np.isfinite(values) & (np.abs(values) >= 2.0**-126), values, np.copysign(0.0, values))
+    exponents = np.where((shares > 0) & (finite != 0), np.frexp(bounds)[1], -200)
+    apart = (len(values) // group, group, *values.shape[1:])
+    grid = np.ldexp(1.0, exponents.reshape(apart).max(1, keepdims=True) - kept)
+    cut = (np.trunc(finite.reshape(apart) / grid) * grid).reshape(values.shape)
+    total = np.where(shares > 0, cut * shares, -0.0).sum(0, initial=-0.0) / 256
     unit = np.maximum(np.ldexp(1.0, np.frexp(total)[1] - precision), 2.0**-24 if precision == 11 else 0.0)
     result = np.copysign(np.floor(np.abs(total) / unit + 0.5) * unit, total)
     if not np.isfinite(values).all():
@@ -163,11 +174,11 @@ def as_integer(raw: Array) -> Array:
 
 
 def levels(lod: Array | float, bias: float, least: float, most: float, n: int) -> Array:
-    """The level of detail in steps of 1/256 (int64), biased and bounded."""
+    """The level of detail in steps of 1/256 (int64), biased and bounded: by ``least`` where that is above ``most``."""
     wanted = np.nan_to_num(np.asarray(lod, np.float64), nan=0.0).clip(-1e6, 1e6)
-    steps = np.trunc(wanted * 256) + np.floor(bias * 256)
-    low, high = np.floor(least * 256), min(np.floor(most * 256), 256 * (n - 1))
-    return np.minimum(np.maximum(steps, low), high).astype(np.int64)
+    steps = np.trunc(wanted * 256) + np.trunc(bias * 256)
+    low, high = np.floor(least * 256), np.floor(most * 256)
+    return np.maximum(np.minimum(steps, high), low).clip(0, 256 * (n - 1)).astype(np.int64)
 
 
 def face(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
@@ -218,6 +229,14 @@ def as_f32(values: Array) -> Array:
 def linear_light(raw: Array) -> Array:
     """Bytes in sRGB as light, f16."""
     return _light()[raw]
+
+
+def in_srgb(light: float) -> Array:
+    """The byte in sRGB that is nearest to light, from 0 to 1."""
+    light = min(max(light, 0.0), 1.0)
+    return np.array(
+        round(255 * (12.92 * light if light <= 0.0031308 else 1.055 * light ** (1 / 2.4) - 0.055)), np.uint8
+    )
 
 
 @functools.cache

@@ -313,14 +313,14 @@ class _Part:
         if self.whole or not (fields.linear or (fields.mip_linear and len(fields.levels) > 1)):
             return self._single(self._raw(level, lanes, self._spots(level, offset), self._slice))
         corners = self._corners(level, lanes, offset, 256 - weight)
+        of_level = len(corners)
         if between:
             corners += self._corners(level + 1, lanes & (weight > 0), offset, weight)
-        guard = filtering.GUARD if fields.linear else filtering.GUARD_OF_LEVELS
         raws, weights = zip(*corners, strict=True)
         if fields.format[0] in "us" and (fields.integer or fields.format[1:] == "32"):
             return self._filled([filtering.weighted_whole(parts, weights) for parts in zip(*raws, strict=True)])
         channels = [
-            filtering.weighted(*self._readable(number, parts), list(weights), guard)
+            filtering.weighted(*self._readable(number, parts), list(weights), of_level)
             for number, parts in enumerate(zip(*raws, strict=True))
         ]
         return self._filled([c.view(_WORD) for c in channels])
@@ -328,7 +328,7 @@ class _Part:
     def _readable(self, number: int, parts: tuple[Array, ...]) -> tuple[list[Array], str]:
         """The elements of a channel that are weighed, and their format."""
         if self._in_srgb(number):
-            return [filtering.linear_light(part) for part in parts], "f16"
+            return list(parts), "srgb"
         if self.fields.format == "a2b10g10r10":  # of 16 bits, the upper ones repeated
             return [part * 21845 if number == 3 else part << 6 | part >> 4 for part in parts], "u16"
         return list(parts), self.fields.format
@@ -357,9 +357,11 @@ class _Part:
     def gather(self, channel: int, offset: tuple[Array, ...] | None) -> tuple[Array, ...]:
         found = []
         for raw in self._around(offset):
+            format = self.fields.format
+            weighed = format == "f32" or (format == "s8" and not self.fields.integer)
             found.append(
-                filtering.weighted([raw[channel]], "s8", [np.full(1, 256)]).view(_WORD)
-                if self.fields.format == "s8" and not self.fields.integer and channel < len(raw)
+                filtering.weighted([raw[channel]], format, [np.full(1, 256)]).view(_WORD)
+                if weighed and channel < len(raw)
                 else self._single(raw)[channel]
             )
         return tuple(found)
@@ -393,7 +395,8 @@ class _Part:
             wholes = [c.view(np.int32).astype(np.int64) + o for c, o in zip(self.raw_places, moved, strict=False)]
             modes = fields.address if len(fields.levels) > 1 else ("border",) * 3
             return [filtering.addressed(p, n, m) for p, n, m in zip(wholes, sizes, modes, strict=False)]
-        axes = zip(self.places, moved, sizes, fields.address, strict=False)
+        modes = ("clamp",) * 3 if self.face is not None and fields.seamless else fields.address
+        axes = zip(self.places, moved, sizes, modes, strict=False)
         found = [filtering.point(p, n, m, normalized=self.normalized, offset=o) for p, o, n, m in axes]
         return [*found, (np.zeros(1, np.int64), self.row == 0)]
 
@@ -455,7 +458,8 @@ class _Part:
             found = memory.load("global", Address(address), TYPES[fields.format], fields.channels)
         if inside.all():
             return found
-        border = [_border(0.0 if self.whole else value, fields) for value in fields.border]
+        colour = [0.0 if self.whole else value for value in fields.border]
+        border = [filtering.in_srgb(v) if self._in_srgb(n) else _border(v, fields) for n, v in enumerate(colour)]
         return tuple(np.where(inside, raw, edge) for raw, edge in zip(found, border, strict=False))
 
     def _address(self, level: int, places: list[Array], layer: Array) -> Array:
@@ -503,7 +507,8 @@ def _moved(offset: tuple[Array, ...] | None, rank: int) -> list[Array | int]:
 
 
 def _border(value: float, fields: Fields) -> Array:
-    """A border's channel as an element: of integers, the bits of a colour; of fractions, the nearest one, the lower of two."""
+    """A border's channel as an element: of integers, the bits of a colour; of fractions, the nearest one, the lower of two, to the
+    colour cut four bits behind an element's."""
     if fields.format == "a2b10g10r10":
         return np.array(round(min(max(value, 0.0), 1.0) * 1023))
     dtype = np.dtype(TYPES[fields.format].dtype)
@@ -513,6 +518,7 @@ def _border(value: float, fields: Fields) -> Array:
         return np.array(value, dtype)
     if fields.integer or dtype.itemsize == 4:
         return np.array(value, np.float32).view(np.uint32).astype(dtype)
-    most = np.iinfo(dtype).max
-    scaled = float(np.float32(min(max(value, -1.0 if dtype.kind == "i" else 0.0), 1.0)) * np.float32(most))
+    most = int(np.iinfo(dtype).max)
+    inside = min(max(value, -1.0 if dtype.kind == "i" else 0.0), 1.0)
+    scaled = math.trunc(inside * (most + 1) * 16) * most / ((most + 1) * 16)
     return np.array(math.copysign(math.ceil(abs(scaled) - 0.5), scaled), dtype)
