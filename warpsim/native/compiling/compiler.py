@@ -17,6 +17,9 @@ from warpsim.version import VERSION
 
 LIGHT = 0
 """The optimisation level of regions: SROA alone. Higher levels double the compile time, and regions run no faster."""
+LONG = 4000
+"""Lines of a module of which LLVM does not reduce the strength of loops: in long regions that took most of the time, or minutes (a
+kernel of Triton with 870 instructions and 192 accesses to memory: more than 100 seconds, 7 without)."""
 
 
 class Invalid(Exception):
@@ -155,7 +158,16 @@ class Compiler:
         else:
             passes = builder.getModulePassManager()
         passes.run(module, builder)
+        return self._emit(module, long=text.count("\n") > LONG)
+
+    def _emit(self, module: Any, *, long: bool) -> bytes:
+        """The object of a module; of a long one without strength reduction, an option of the process: where another thread compiles
+        meanwhile, it is its code that is made so, and means the same."""
+        if long:
+            self._llvm.set_option("warpsim", "-disable-lsr=true")
         data: bytes = self._target.emit_object(module)
+        if long:
+            self._llvm.set_option("warpsim", "-disable-lsr=false")
         return data
 
 
