@@ -281,7 +281,8 @@ def test_functions(ask, kernels):
     assert ask("cuOccupancyMaxPotentialClusterSize", ..., put, string("-" * 56)) == 8
     ask("cuFuncSetAttribute", put, 14, 1)
     assert ask("cuOccupancyMaxPotentialClusterSize", ..., put, string("-" * 56)) == 16
-    ask("cuFuncSetAttribute", put, 3, 1, status=INVALID_VALUE)
+    for number in (3, 17):  # Triton asks whether the driver is one that has 17
+        ask("cuFuncSetAttribute", put, number, 1, status=INVALID_VALUE)
     assert ask("cuFuncGetAttribute", ..., 1, put) == 4096
     assert ask("cuFuncIsLoaded", ..., put) == 1
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -173,3 +174,14 @@ def test_a_text_that_is_not_valid():
 
     with pytest.raises(Invalid, match="Terminator found in the middle"):
         compiler().function("define i32 @f(ptr %p) {\n br label %a\na:\n ret i32 0\na:\n ret i32 1\n}", "f")
+
+
+def test_long_modules(monkeypatch):
+    """A long module is made without reducing the strength of its loops, which is an option of the process; another one with."""
+    made, given = compiler.Compiler(), []
+    monkeypatch.setattr(made._llvm, "set_option", lambda _, option: given.append(option))
+    monkeypatch.setattr(made, "_target", SimpleNamespace(emit_object=lambda module: given.append(module) or b""))
+    made._emit("short", long=False)
+    made._emit("long", long=True)
+
+    assert given == ["short", "-disable-lsr=true", "long", "-disable-lsr=false"]

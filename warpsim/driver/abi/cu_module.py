@@ -209,7 +209,8 @@ def set_attribute(function: Function, number: int, value: int) -> None:
     elif number == 14:
         function.non_portable_cluster = bool(value)
     elif number not in (10, 15):
-        raise DriverError(Result.INVALID_VALUE, f"function attribute {number} cannot be set")
+        newer = number > 15  # asking is no mistake: Triton does without 17
+        raise DriverError(Result.INVALID_VALUE, "" if newer else f"function attribute {number} cannot be set")
 
 
 @call("IIkD", "cuKernelSetAttribute")
