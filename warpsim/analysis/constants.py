@@ -23,7 +23,7 @@ from warpsim.analysis.dataflow import needed
 from warpsim.analysis.flow import KEEP, Block, blocks_of, rewritten, written_often
 from warpsim.isa.spec import Body, Op, Scope
 from warpsim.isa.traits import PLAIN, Contraction, Ending
-from warpsim.numerics import approx, rounded
+from warpsim.numerics import approx
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand
 from warpsim.types import ScalarType
@@ -51,20 +51,6 @@ BY_ONE = r"mul(\.rn)?(\.ftz)?\.f32 | mul\.f64 | mul(\.ftz)?\.f16 | mul\.bf16 | d
 """Products and quotients by one and, without .rn, by minus one: the assembler drops them."""
 ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF0 << 48}
 MINUS_ONES = {"f16": 0xBC00, "bf16": 0xBF80, "f32": 0xBF800000, "f64": 0xBFF0 << 48}
-UNITS: dict[str, tuple[Callable[..., Array], Callable[..., Array] | None]] = {
-    "sin": (rounded.sin, None),
-    "cos": (rounded.cos, None),
-    "ex2": (rounded.ex2_ftz, approx.ex2),
-    "lg2": (rounded.lg2_ftz, approx.lg2),
-    "rcp": (rounded.rcp_ftz, approx.rcp),
-    "rsqrt": (rounded.rsqrt_ftz, approx.rsqrt),
-    "sqrt": (rounded.sqrt_ftz, approx.sqrt),
-    "div.approx.ftz": (rounded.rcp_ftz, approx.div_ftz),
-    "div.approx": (rounded.rcp_ftz, approx.div),
-    "div.full.ftz": (rounded.rcp_ftz, approx.div_full_ftz),
-    "div.full": (rounded.rcp_ftz, approx.div_full),
-}
-"""The function unit, rounded correctly, and what the assembler computes around it: without .ftz, or always."""
 
 
 Change = tuple[str, int, int]
@@ -105,13 +91,33 @@ def _constant(instruction: Instruction, source: int, bits: int) -> Instruction:
 def _by_constant(instruction: Instruction, source: int, bits: int) -> Instruction:
     """A quotient by a constant: the assembler computes the reciprocal."""
     divisor, factors = _array(bits, instruction.operands[source].type), instruction.traits.factors
-    meaning = _meaning(instruction)
+    meaning, (unit, _) = _meaning(instruction), _units()["rcp"]
     assert factors is not None
     return attrs.evolve(
         instruction,
         form=instruction.form.replaced(function=lambda op, a, b: meaning(op, a, divisor)),
-        traits=attrs.evolve(instruction.traits, factors=lambda a, b: factors(a, divisor, rounded.rcp_ftz)),
+        traits=attrs.evolve(instruction.traits, factors=lambda a, b: factors(a, divisor, unit)),
     )
+
+
+@functools.cache
+def _units() -> dict[str, tuple[Callable[..., Array], Callable[..., Array] | None]]:
+    """The function units, rounded correctly, and what the assembler computes around each: without .ftz, or always."""
+    from warpsim.numerics import rounded  # few kernels compute on constants
+
+    return {
+        "sin": (rounded.sin, None),
+        "cos": (rounded.cos, None),
+        "ex2": (rounded.ex2_ftz, approx.ex2),
+        "lg2": (rounded.lg2_ftz, approx.lg2),
+        "rcp": (rounded.rcp_ftz, approx.rcp),
+        "rsqrt": (rounded.rsqrt_ftz, approx.rsqrt),
+        "sqrt": (rounded.sqrt_ftz, approx.sqrt),
+        "div.approx.ftz": (rounded.rcp_ftz, approx.div_ftz),
+        "div.approx": (rounded.rcp_ftz, approx.div),
+        "div.full.ftz": (rounded.rcp_ftz, approx.div_full_ftz),
+        "div.full": (rounded.rcp_ftz, approx.div_full),
+    }
 
 
 def _times_one(instruction: Instruction, source: int, factor: int) -> Instruction:
@@ -447,9 +453,9 @@ def _meaning(instruction: Instruction) -> Body:
     """The function of an operation on constants, with approximate units rounded correctly."""
     root = instruction.form.root
     if root == "div":
-        unit, whole = UNITS[instruction.text.removesuffix(".f32")]
-    elif root in UNITS:
-        unit, whole = UNITS[root]
+        unit, whole = _units()[instruction.text.removesuffix(".f32")]
+    elif root in _units():
+        unit, whole = _units()[root]
         if instruction.op.ftz:
             whole = None
     else:

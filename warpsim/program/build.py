@@ -17,7 +17,16 @@ from warpsim.program.lines import Reading, Unusual
 from warpsim.program.linking import check_links, check_target
 from warpsim.program.names import FunctionBuilder, Scope, VectorRegister
 from warpsim.program.problems import LAST, Problems
-from warpsim.program.program import Body, Function, Instruction, Param, Program, Variable, once
+from warpsim.program.program import (
+    MAX_PARAM_BYTES,
+    Body,
+    Function,
+    Instruction,
+    Param,
+    Program,
+    Variable,
+    once,
+)
 from warpsim.program.resolve import Resolver
 from warpsim.program.shapes import shapes_of
 from warpsim.program.typecheck import Checker
@@ -117,8 +126,8 @@ def _enter(module: ast.Module, resolver: Resolver) -> list[tuple[int, ast.Functi
     return bodies
 
 
-MAX_PARAM_BYTES, MOST_BEFORE = 32764, 4352
-"""The limit, and that before PTX 8.1."""
+MOST_BEFORE = 4352
+"""The limit before PTX 8.1."""
 
 
 def _declare(item: ast.Function, resolver: Resolver, problems: Problems) -> None:

@@ -102,6 +102,8 @@ class Param:
         return f"param {self.name}"
 
 
+MAX_PARAM_BYTES = 32764
+"""The most bytes that a kernel's parameters may have."""
 ADDRESS = TYPES["u64"]
 """The type of addresses."""
 

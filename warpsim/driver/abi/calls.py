@@ -6,7 +6,6 @@ import ctypes
 import os
 import re
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -274,6 +273,8 @@ def _failed(name: str, problem: BaseException) -> int:
     if isinstance(problem, Ended):
         return int(Result.DEINITIALIZED)
     if isinstance(problem, Exception):
+        import traceback
+
         print(f"warpsim: {name} failed; please report it:", file=sys.stderr)
         traceback.print_exception(problem)
         return int(Result.UNKNOWN)

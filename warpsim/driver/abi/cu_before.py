@@ -13,7 +13,7 @@ from warpsim.driver.raw import bytes_at
 from warpsim.driver.results import require
 from warpsim.driver.streams import Stream
 from warpsim.driver.work import Dims, Launch
-from warpsim.program.build import MAX_PARAM_BYTES
+from warpsim.program.program import MAX_PARAM_BYTES
 from warpsim.records import define
 
 
