@@ -14,7 +14,7 @@ import pytest
 
 import warpsim
 from warpsim import owned
-from warpsim.analysis import assembled, flow
+from warpsim.analysis import assembled, flow, undefined
 from warpsim.analysis.strict import check_program
 from warpsim.cache import digest, write_object
 from warpsim.isa.spec import REGISTRY
@@ -182,12 +182,12 @@ def test_what_the_assembler_makes_is_kept(as_later, monkeypatch):
     for number in range(4):
         fail = (lambda function: pytest.fail("it was to come from the disk"), assembled.PASSES[number][1])
         monkeypatch.setattr(assembled, "PASSES", (*assembled.PASSES[:number], fail, *assembled.PASSES[number + 1 :]))
-    monkeypatch.setattr(flow, "_ordered", lambda function: pytest.fail("its blocks were to come from the disk"))
+    for part, name in (flow, "_ordered"), (flow, "used_registers"), (undefined, "_accesses"):
+        monkeypatch.setattr(part, name, lambda *given: pytest.fail("it was to come from the disk"))
     assert ran() == first
-    ((changes, _),) = [
-        stored.find_derived(function, "assembled") for function in load.program_of(text, "<ptx>").functions.values()
-    ]
-    assert all(changes)
+    for function in load.program_of(text, "<ptx>").functions.values():
+        changes, _ = stored.derived(function, "assembled", lambda: pytest.fail("it was to come from the disk"))
+        assert all(changes)
 
 
 @pytest.mark.parametrize("damage", [damaged, lambda data: data[: len(data) // 2], lambda data: b""])

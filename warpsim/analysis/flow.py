@@ -133,6 +133,25 @@ def used_registers(function: Function) -> frozenset[int]:
     return frozenset(found)
 
 
+def unread(function: Function, blocks: Sequence[Block]) -> frozenset[int]:
+    """Instructions, by index, whose results are never read."""
+    used, returned, found = used_registers(function), set(returned_by(function)), set()
+    for block in blocks:
+        live = set(returned)
+        if not block.successors and KEEP in function.directives:
+            live.update(range(len(function.registers)))
+        live.update(*[blocks[successor].live_in for successor in block.successors])
+        for at in range(block.last - 1, block.first - 1, -1):
+            instruction = function.code[at]
+            reads, writes = instruction.reads, instruction.writes
+            if instruction.form.n_dest and (live.isdisjoint(writes) or used.isdisjoint(writes)):
+                found.add(at)
+            if instruction.guard is None:
+                live.difference_update(writes)
+            live.update(reads)
+    return frozenset(found)
+
+
 def written_often(function: Function) -> set[int]:
     """Registers with several writers, or with one whose guard may preserve their old value."""
     written: dict[int, None] = {}

@@ -42,6 +42,7 @@ from warpsim.machine.state.notes import Note
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, Value, as_array, retype
 from warpsim.program.program import Instruction, Operand
+from warpsim.program.stored import derived
 from warpsim.types import ScalarType
 
 VOTES = (warp.vote_sync, warp.vote_ballot, warp.vote, warp.vote_unsynced_ballot)
@@ -451,7 +452,8 @@ class Known:
 
     def __init__(self, plan: FunctionPlan) -> None:
         given = {r.index for param in plan.function.params for r in param.registers}
-        self.unwritten = sorted(read_unwritten(plan.function) - given)
+        unwritten = derived(plan.function, "read unwritten", lambda: read_unwritten(plan.function))
+        self.unwritten = sorted(unwritten - given)
         self.transfer_functions: dict[int, TransferFunction] = {}
         self._plan = plan
         self._loads: dict[int, dict[object, list[int]]] = {}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import attrs
 
@@ -127,15 +127,19 @@ def keep(name: str, program: Program) -> Program:
     return attrs.evolve(program, functions={called: kept(function) for called, function in functions.items()})
 
 
-def find_derived(function: Function, what: str) -> object:
-    """What an earlier process kept of a function; None if there is nothing."""
-    return None if function.stored is None else _read(digest(function.stored, what))
+T = TypeVar("T")
 
 
-def keep_derived(function: Function, what: str, made: object) -> None:
-    """Keep what is derived of a function's code, if that is kept: numbers, texts, and lists of them."""
-    if function.stored is not None:
-        write_object(digest(function.stored, what), _dumped(made))
+def derived(function: Function, what: str, make: Callable[[], T]) -> T:
+    """What ``make`` derives of a function: numbers, texts, and tuples, lists, sets and mappings of them. It is kept with the code."""
+    if function.stored is None:
+        return make()
+    name = digest(function.stored, what)
+    found: T | None = _read(name)  # type: ignore[assignment]
+    if found is None:
+        found = make()
+        write_object(name, _dumped(found))
+    return found
 
 
 # ---- shapes ----------------------------------------------------------------------------------------

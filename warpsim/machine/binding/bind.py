@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from warpsim.analysis.flow import KEEP, Block, blocks_of, returned_by, used_registers
+from warpsim.analysis.flow import blocks_of, unread
 from warpsim.analysis.wgmma_order import wgmma_registers
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending
@@ -23,6 +23,7 @@ from warpsim.machine.control import bind_end, jump
 from warpsim.machine.plan import ATTEND, BoundBlock, End, FunctionPlan, Step, mark_waits
 from warpsim.machine.state.group import Group
 from warpsim.program.program import Instruction
+from warpsim.program.stored import derived
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -96,10 +97,11 @@ def with_fence_event(instruction: Instruction, step: Step) -> Step:
 def bind_function(plan: FunctionPlan) -> None:
     """Bind a function: the steps of a block are made when it first runs."""
     blocks, plan.place_of = blocks_of(plan.function)
-    plan.wgmma_rows = {slot: row for row, slot in enumerate(wgmma_registers(plan.function, blocks))}
     plan.flow = blocks
-    used = used_registers(plan.function)
-    plan.unread = frozenset().union(*(_unread(plan, blocks, block, used) for block in blocks))
+    slots, plan.unread = derived(
+        plan.function, "registers", lambda: (wgmma_registers(plan.function, blocks), unread(plan.function, blocks))
+    )
+    plan.wgmma_rows = {slot: row for row, slot in enumerate(slots)}
     mark_waits(plan, blocks)
     code = plan.function.code
     for block in blocks:
@@ -129,24 +131,6 @@ def _steps(plan: FunctionPlan, first: int, body: tuple[Instruction, ...]) -> lis
         steps.append(step)
     assert len(plan.extras) == slots, "operands have their slots before a launch"
     return steps
-
-
-def _unread(plan: FunctionPlan, blocks: list[Block], block: Block, used: frozenset[int]) -> set[int]:
-    """Instructions of a block, by index in the function, whose results are never read."""
-    live: set[int] = set() if block.successors or KEEP not in plan.function.directives else set(range(plan.n_registers))
-    for successor in block.successors:
-        live |= blocks[successor].live_in
-    live |= set(returned_by(plan.function))
-    found = set()
-    for at in range(block.last - 1, block.first - 1, -1):
-        instruction = plan.function.code[at]
-        reads, writes = instruction.reads, instruction.writes
-        if instruction.form.n_dest and (live.isdisjoint(writes) or used.isdisjoint(writes)):
-            found.add(at)
-        if instruction.guard is None:
-            live.difference_update(writes)
-        live.update(reads)
-    return found
 
 
 def bind_step(plan: FunctionPlan, instruction: Instruction, *, unread: bool = False) -> Step:
