@@ -90,6 +90,6 @@ def _untouched(code: Sequence[Instruction], registers: frozenset[int]) -> bool:
     for instruction in code:
         if _is_wait(instruction):
             return instruction.guard is None
-        if not registers.isdisjoint(instruction.registers):
+        if instruction.touches(registers):
             return False
     return False

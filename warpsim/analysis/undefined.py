@@ -107,7 +107,7 @@ def _accesses(
         for at in range(block.first, block.last):
             instruction = function.code[at]
             leaving: frozenset[int] = returned if returned and instruction.traits.leaves else frozenset()
-            if not leaving and registers.isdisjoint(instruction.registers):
+            if not leaving and not instruction.touches(registers):
                 continue
             reads, writes = instruction.reads, instruction.writes
             if instruction.guard is not None:

@@ -99,7 +99,7 @@ def ex2_ftz(x: Array) -> Array:
     _, sign, e, m = _parts(x)
     significand = m | 0x800000
     shift = e - 127
-    t = np.where(shift >= 0, significand << np.clip(shift, 0, 20), significand >> np.clip(-shift, 0, 40))
+    t = significand << np.minimum(np.maximum(shift, 0), 20) >> np.minimum(np.maximum(-shift, 0), 40)
     whole = (t & 0x7FFFFF) == 0
     t = np.where(sign != 0, np.where(whole, -t, ~t), t)
     f = t & 0x7FFFFF

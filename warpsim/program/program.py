@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 import attrs
@@ -221,6 +222,10 @@ class Instruction:
     def registers(self) -> frozenset[int]:
         """Indices of the registers that it reads or writes."""
         return frozenset((*self.reads, *self.writes))
+
+    def touches(self, registers: AbstractSet[int]) -> bool:
+        """Whether it reads or writes one of these registers."""
+        return bool(registers) and not (registers.isdisjoint(self.reads) and registers.isdisjoint(self.writes))
 
     @property
     def whole(self) -> bool:

@@ -251,7 +251,7 @@ def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> S
 
 def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """Wrap another instruction's ``step`` to check the wgmma in flight, if it uses their registers."""
-    if instruction.form.scope is Scope.WARPGROUP or plan.wgmma_rows.keys().isdisjoint(instruction.registers):
+    if instruction.form.scope is Scope.WARPGROUP or not instruction.touches(plan.wgmma_rows.keys()):
         return step
     numbers = plan.wgmma_rows
     reads = np.array(sorted({numbers[s] for s in instruction.reads if s in numbers}), np.int64)

@@ -141,7 +141,7 @@ class RegionFormer:
             return False
         if (
             plan.wgmma_rows
-            and not instruction.registers.isdisjoint(plan.wgmma_rows)
+            and instruction.touches(plan.wgmma_rows.keys())
             and not (entry and instruction.guard is None)
         ):
             return False

@@ -80,7 +80,7 @@ class Traces:
 
     def undefined(self, instruction: Instruction) -> bool:
         """Whether an instruction is on registers that may be undefined."""
-        return bool(self.maybe_undefined) and not instruction.registers.isdisjoint(self.maybe_undefined)
+        return instruction.touches(self.maybe_undefined)
 
 
 WARP = (1, LANES, 1)

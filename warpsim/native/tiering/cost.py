@@ -65,7 +65,9 @@ class Account:
     def __init__(self, name: str | None = None) -> None:
         self.interpreted = self.compiled = 0.0
         self._note = None if name is None else digest(VERSION, "launched", name)
-        self.launches = int(self._note is not None and has_note(self._note))
+        self.noted = self._note is not None and has_note(self._note)
+        """Whether an earlier process has left a note."""
+        self.launches = int(self.noted)
 
     @property
     def saved(self) -> float:

@@ -265,10 +265,10 @@ def _begins(profile: Profile, block: int, *, accesses: bool) -> tuple[int, ...]:
     steps = bound.instructions[: bound.n_steps]
     stops = [(i.span.line, i.span.column) in profile.stops and profile.traces.stopped(i) for i in steps]
     other = [
-        stop or not _plausible(i, accesses=accesses) or not undefined.isdisjoint(i.registers)
+        stop or not _plausible(i, accesses=accesses) or i.touches(undefined)
         for i, stop in zip(steps, stops, strict=True)
     ]
-    first = next((k for k, i in enumerate(steps) if not other[k] and not i.registers.isdisjoint(plan.wgmma_rows)), 0)
+    first = next((k for k, i in enumerate(steps) if not other[k] and i.touches(plan.wgmma_rows.keys())), 0)
     return tuple(
         k for k in range(1, len(steps)) if not other[k] and (other[k - 1] or k == first or (k > 1 and stops[k - 2]))
     )

@@ -45,7 +45,7 @@ class Bodies:
         if self.policy is Policy.AT_ONCE:
             return True
         later = account.launches > 0 or self.policy is Policy.ASKED
-        return (later and account.interpreted > HOT) or account.allows(PRODUCT, FIRST_SHARE)
+        return (later and (account.noted or account.interpreted > HOT)) or account.allows(PRODUCT, FIRST_SHARE)
 
     def over(self) -> None:
         """The launch is over: queue what would have served it."""
