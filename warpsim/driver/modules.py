@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import attrs
 
-from warpsim.driver import merging
 from warpsim.driver.memory import Memory
 from warpsim.driver.raw import bytes_at, string_at
 from warpsim.driver.results import DriverError, Report, Result, of_module, require
@@ -113,7 +112,11 @@ def separately_compiled(path: str, sm: int) -> bytes:
     a section of the host's file.
     """
     texts = members(section(path, b"__nv_relfatbin"), sm)
-    return merging.linked(texts) + b"\0" if texts else b""
+    if not texts:
+        return b""
+    from warpsim.driver.merging import linked  # it imports what reads PTX
+
+    return linked(texts) + b"\0"
 
 
 def section(path: str, wanted: bytes) -> bytes:
@@ -359,6 +362,8 @@ class Linker:
     def add(self, image: bytes, sm: int) -> None:
         """Add a module, or a static library."""
         if image.startswith(ARCHIVE):
+            from warpsim.driver import merging
+
             self.members += [merging.DEVICE_RUNTIME] if merging.ARCHIVE in image[:4096] else []
             self.members += members(image, sm)
         else:
@@ -375,5 +380,7 @@ class Linker:
 
     def complete(self) -> bytes:
         """The linked module: PTX, which the driver loads like machine code."""
+        from warpsim.driver import merging
+
         require(self.texts, "nothing to link")
         return merging.linked([*self.texts, *merging.needed(self.texts, self.members)]) + b"\0"
