@@ -14,7 +14,7 @@ import pytest
 
 import warpsim
 from warpsim import owned
-from warpsim.analysis import assembled, flow, undefined
+from warpsim.analysis import assembled, flow, loops, undefined, wgmma_order
 from warpsim.analysis.strict import check_program
 from warpsim.cache import digest, write_object
 from warpsim.isa.spec import REGISTRY
@@ -188,6 +188,27 @@ def test_what_the_assembler_makes_is_kept(as_later, monkeypatch):
     for function in load.program_of(text, "<ptx>").functions.values():
         changes, _ = stored.derived(function, "assembled", lambda: pytest.fail("it was to come from the disk"))
         assert all(changes)
+
+
+@pytest.mark.parametrize("name", ["gemm_sparse_f16", "histogram"])
+def test_what_is_known_of_loops_and_registers_is_kept(as_later, monkeypatch, name):
+    """A later process finds loops, registers of wgmma, and what nobody reads."""
+    path = next(path for path in TEXTS if path.parent.name == name)
+
+    def known():
+        module = warpsim.load(path.read_text())
+        plan = module.image(module.device).plan(next(iter(module.kernels))).main
+        found = [plan.loop(block.index) for block in plan.flow if any(s <= block.index for s in block.successors)]
+        facts = [[getattr(loop, field) for field in loop.__slots__[:11]] for loop in found]
+        counters = [None if loop.counter is None else (loop.counter.register, loop.counter.stride) for loop in found]
+        assert facts
+        return facts, counters, plan.wgmma_rows, plan.on_wgmma_rows, plan.unread
+
+    first = known()
+    as_later()
+    for part, function in (loops, "loop_blocks"), (wgmma_order, "_moves_in_flight"), (flow, "used_registers"):
+        monkeypatch.setattr(part, function, lambda *given: pytest.fail("it was to come from the disk"))
+    assert known() == first
 
 
 @pytest.mark.parametrize("damage", [damaged, lambda data: data[: len(data) // 2], lambda data: b""])

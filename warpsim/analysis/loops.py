@@ -10,7 +10,7 @@ of them, nothing ends it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -22,6 +22,7 @@ from warpsim.isa.spec import Form, Scope
 from warpsim.isa.traits import Access, Ending
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand, Program, Register
+from warpsim.program.stored import derived
 from warpsim.records import frozen
 
 CLOCKS = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"})
@@ -86,8 +87,19 @@ class Loop:
     counter: Counter | None
 
 
-def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) -> Loop:
+_Facts = tuple[
+    frozenset[int], tuple[int, int], tuple[int, ...], frozenset[int], bool, bool, bool, bool, bool, bool, bool
+]
+
+
+def loop_at(function: Function, blocks: list[Block], head: int, clocks: Callable[[], Clocks]) -> Loop:
     """The loop whose head is a block."""
+    facts, single = derived(function, f"loop {head}", lambda: _facts(function, blocks, head, clocks()))
+    return Loop(*facts, counter_of(function, blocks, head) if single else None)
+
+
+def _facts(function: Function, blocks: list[Block], head: int, clocks: Clocks) -> tuple[_Facts, bool]:
+    """Of a loop, what it is but for its counter, and whether it may have one."""
     inside = loop_blocks(blocks, head)
     code = [i for n in sorted(inside) for i in function.code[blocks[n].first : blocks[n].last]]
     traits, forms = {id(i.traits): i.traits for i in code}.values(), {id(i.form): i.form for i in code}.values()
@@ -97,20 +109,14 @@ def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) 
     guards = [i.guard[0].index for i in code if i.guard is not None]
     decisive = _decisive(code)
     lines = [i.span.line for i in code]
-    return Loop(
-        blocks=inside,
-        lines=(min(lines), max(lines)),
-        decisive=tuple(sorted(decisive & blocks[head].live_in)),
-        ticking=frozenset(clocks.registers),
-        timed=ticks and any(g in clocks.registers for g in guards),
-        bounded=ticks and any(i.guard is not None and i.guard[0].index in clocks.registers for i in exits),
-        exits=bool(exits),
-        polls=calls or any(t.polls for t in traits),
-        hidden=any(t.moves_stack for t in traits) or (calls and bool(clocks.program.externs)),
-        lanes=any("active" in form.ports for form in forms),
-        threads=any(t.uniform == "cta" for t in traits),
-        counter=counter_of(function, blocks, head) if len(inside) == 1 and len(exits) == 1 else None,
-    )
+    timed = ticks and any(g in clocks.registers for g in guards)
+    bounded = ticks and any(i.guard is not None and i.guard[0].index in clocks.registers for i in exits)
+    polls = calls or any(t.polls for t in traits)
+    hidden = any(t.moves_stack for t in traits) or (calls and bool(clocks.program.externs))
+    lanes, threads = any("active" in form.ports for form in forms), any(t.uniform == "cta" for t in traits)
+    entering, ticking = tuple(sorted(decisive & blocks[head].live_in)), frozenset(clocks.registers)
+    where = inside, (min(lines), max(lines)), entering, ticking
+    return (*where, timed, bounded, bool(exits), polls, hidden, lanes, threads), len(inside) == 1 == len(exits)
 
 
 def loop_blocks(blocks: list[Block], head: int) -> frozenset[int]:

@@ -68,9 +68,9 @@ def moved(instruction: Instruction) -> tuple[list[int], list[int]] | None:
     return (reads, writes) if writes and len(reads) == len(source.parts) else None
 
 
-def wgmma_registers(function: Function, blocks: list[Block]) -> list[int]:
+def wgmma_registers(function: Function, blocks: list[Block]) -> tuple[list[int], frozenset[int]]:
     """Registers in which any wgmma of a function accumulates or from which it reads A, and those to which moves copy
-    accumulators that may be in flight."""
+    accumulators that may be in flight; and the instructions that read or write one, by index."""
     code = function.code
     mmas = [i for i in code if i.form.scope is Scope.WARPGROUP and is_mma(i)]
     found = dict.fromkeys(r for i in mmas for part in operand_registers(i) for r in part)
@@ -84,7 +84,7 @@ def wgmma_registers(function: Function, blocks: list[Block]) -> list[int]:
                 names.update(writes)
                 grown = True
     found.update(dict.fromkeys(sorted(names)))
-    return list(found)
+    return list(found), frozenset([at for at, i in enumerate(code) if i.touches(found.keys())])
 
 
 def _moves_in_flight(code: tuple[Instruction, ...], blocks: list[Block]) -> list[tuple[list[int], list[int]]]:
@@ -171,7 +171,7 @@ class _Walk:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         code = facts.function.code
-        self.used = set(wgmma_registers(facts.function, facts.blocks))
+        self.used = set(wgmma_registers(facts.function, facts.blocks)[0])
         self.mmas = [n for n, i in enumerate(code) if is_mma(i)]
         self.number = {at: k for k, at in enumerate(self.mmas)}
         self.waits = [n for n, i in enumerate(code) if i.traits.is_async(Family.WGMMA, Stage.WAIT)]

@@ -180,6 +180,8 @@ class FunctionPlan:
         self.unread: frozenset[int] = frozenset()
         """Instructions, by index in the function, whose results are never read."""
         self.wgmma_rows: dict[int, int] = {}
+        self.on_wgmma_rows: frozenset[int] = frozenset()
+        """Instructions, by index in the function, that read or write registers with such rows."""
         self.issues: dict[int, Issue] = {}
         """The bound wgmma instructions, by identity of the instruction."""
         self.notes = no_notes()
@@ -197,7 +199,7 @@ class FunctionPlan:
         """What determines the loop whose first block is ``head``."""
         found = self._loops.get(head)
         if found is None:
-            found = self._loops[head] = loop_at(self.function, self.flow, head, self.clocks)
+            found = self._loops[head] = loop_at(self.function, self.flow, head, lambda: self.clocks)
         return found
 
     def __deepcopy__(self, memo: object) -> FunctionPlan:

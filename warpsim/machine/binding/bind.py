@@ -98,9 +98,8 @@ def bind_function(plan: FunctionPlan) -> None:
     """Bind a function: the steps of a block are made when it first runs."""
     blocks, plan.place_of = blocks_of(plan.function)
     plan.flow = blocks
-    slots, plan.unread = derived(
-        plan.function, "registers", lambda: (wgmma_registers(plan.function, blocks), unread(plan.function, blocks))
-    )
+    slots, plan.on_wgmma_rows = derived(plan.function, "wgmma", lambda: wgmma_registers(plan.function, blocks))
+    plan.unread = derived(plan.function, "unread", lambda: unread(plan.function, blocks))
     plan.wgmma_rows = {slot: row for row, slot in enumerate(slots)}
     mark_waits(plan, blocks)
     code = plan.function.code
@@ -126,7 +125,7 @@ def _steps(plan: FunctionPlan, first: int, body: tuple[Instruction, ...]) -> lis
         step = bind_step(plan, instruction, unread=number in plan.unread)
         if instruction.traits.fence is not None:
             step = with_fence_event(instruction, step)
-        if plan.wgmma_rows:
+        if number in plan.on_wgmma_rows:
             step = watch_registers(plan, instruction, step)
         steps.append(step)
     assert len(plan.extras) == slots, "operands have their slots before a launch"

@@ -250,8 +250,8 @@ def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> S
 
 
 def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
-    """Wrap another instruction's ``step`` to check the wgmma in flight, if it uses their registers."""
-    if instruction.form.scope is Scope.WARPGROUP or not instruction.touches(plan.wgmma_rows.keys()):
+    """Wrap the ``step`` of another instruction on registers of wgmma to check those in flight."""
+    if instruction.form.scope is Scope.WARPGROUP:
         return step
     numbers = plan.wgmma_rows
     reads = np.array(sorted({numbers[s] for s in instruction.reads if s in numbers}), np.int64)

@@ -268,7 +268,8 @@ def _begins(profile: Profile, block: int, *, accesses: bool) -> tuple[int, ...]:
         stop or not _plausible(i, accesses=accesses) or i.touches(undefined)
         for i, stop in zip(steps, stops, strict=True)
     ]
-    first = next((k for k, i in enumerate(steps) if not other[k] and i.touches(plan.wgmma_rows.keys())), 0)
+    begin = plan.flow[block].first
+    first = next((k for k in range(len(steps)) if not other[k] and begin + k in plan.on_wgmma_rows), 0)
     return tuple(
         k for k in range(1, len(steps)) if not other[k] and (other[k - 1] or k == first or (k > 1 and stops[k - 2]))
     )
