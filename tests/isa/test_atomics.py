@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -242,6 +244,27 @@ def test_vectors(instruction: str, dtype: type, update: Callable[[float, float],
     warpsim.load(text)["k"]((1,), (32,), (cells, b))
 
     assert memory * 2 == cells.view(f"u{bits // 8}").tolist()
+
+
+def test_vectors_are_aligned_as_a_whole() -> None:
+    """A vector faults where its address is no multiple of its size, on an H200, too (tools/recordings/vector_alignment.cu)."""
+    for line in (Path(__file__).parent / "vector_alignment_h200.txt").read_text().splitlines():
+        name, *codes = line.split()
+        count, bits = int((re.findall(r"\.v(\d)", name) or [1])[0]), 16 if name.endswith("f16") else 32
+        for offset, code in zip((2, 4, 8), codes, strict=True):
+            values = ", ".join(["v"] * count)
+            b = f"{{{values}}}" if count > 1 else values
+            d = f"{{{', '.join(f'd{k}' for k in range(count))}}}, " if name.startswith("atom") else ""
+            text = f""".version 8.6
+            .target sm_90
+            .address_size 64
+            .visible .entry k(.param .u64 p0) {{
+            .reg .b64 p; .reg .b{bits} v, d<4>;
+            ld.param.u64 p, [p0]; mov.b{bits} v, {0x3C003C00 >> 32 - bits}; {name} {d}[p+{offset}], {b}; ret; }}"""
+            data = np.zeros(64, np.uint8)
+            result = warpsim.load(text)["k"]((1,), (32,), (data,), on_finding="collect")
+            assert [f.rule for f in result.findings] == ["misaligned"] * (code == "716"), (name, offset)
+            assert data.any() == (code == "0")
 
 
 QUIET, OTHER, SIGNALLING, NEGATIVE = 0x7FF8 << 48, 0x7FF8_0000_0000_0777, 0x7FF0_0000_0000_0001, 0xFFF0_0000_0000_0123

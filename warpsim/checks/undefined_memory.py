@@ -58,6 +58,12 @@ class UndefinedMemory:
         """The port restricted to some of its threads."""
         return UndefinedMemory(self.machine, self.port.group, self.port.among(active).active, combines=self.combines)
 
+    def multiples(self, address: Address, nbytes: int) -> UndefinedMemory:
+        """The port restricted to the threads whose address is a multiple of so many bytes."""
+        with muted(self.machine):
+            active = self.port.multiples(address, nbytes).active
+        return self if active is None else self.among(active)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.port, name)
 

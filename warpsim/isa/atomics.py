@@ -56,6 +56,7 @@ def atomic(
     update, kind = (half_update(op), "") if halves else (update_of(op), op.op)
     if not isinstance(b, tuple):
         return memory.atomic(space, a, type, update, (b,), returns=returns, kind=kind, shared=shared_update(op))
+    memory = memory.multiples(a, len(b) * type.bytes)
     places = [memory.advance(a, k * type.bytes) for k in range(len(b))]
     return tuple(
         [

@@ -145,6 +145,10 @@ class _Memory:
         self.accesses.append(MemoryAccess("atomic", space, address, type, 1, tuple(given), new))
         return Lane(Node("atomic", (), type.dtype, (len(self.accesses) - 1, 0))) if returns else None
 
+    def multiples(self, address: Place, nbytes: int) -> _Memory:
+        """Itself: what is traced is the access of a lane that does not fault."""
+        return self
+
     def advance(self, address: Place, nbytes: int) -> Place:
         """An address further on."""
         return Place(address.input, address.offset + nbytes)

@@ -80,6 +80,9 @@ class MemoryPort(Protocol):
     def among(self, active: Lanes) -> MemoryPort:
         """The port restricted to some of its lanes."""
 
+    def multiples(self, address: Address, nbytes: int) -> MemoryPort:
+        """The port restricted to the lanes whose address is a multiple of so many bytes; the others fault."""
+
     def advance(self, address: Address, nbytes: int) -> Address:
         """Advance an opaque address by ``nbytes``."""
 

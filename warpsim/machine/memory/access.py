@@ -158,6 +158,17 @@ class Memory(Port):
             self.machine, self.group, active if self.active is None else active & self.active, unused=self.unused
         )
 
+    def multiples(self, address: Address, nbytes: int) -> Memory:
+        """The port restricted to the threads whose address is a multiple of so many bytes; the others fault."""
+        odd = spread(self.residue(address, nbytes) != 0, self.group.selection.shape)
+        odd = odd if self.active is None else odd & self.active
+        if not odd.any():
+            return self
+        place = int(np.broadcast_to(address.places, odd.shape)[odd][0])
+        message = f"address 0x{place:x} is not a multiple of the access size {nbytes}"
+        self.machine.fault("misaligned", message, self.group, odd, address=place)
+        return self.among(~odd)
+
     # ---- generic addresses -------------------------------------------------------------------
 
     def _by_space(
