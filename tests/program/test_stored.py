@@ -351,6 +351,19 @@ def test_shapes_serve_other_texts(folder, monkeypatch, later_shapes):
     assert made != []
 
 
+def test_shapes_that_are_too_many(monkeypatch, later_shapes):
+    """Those of the module that was read last stay."""
+    monkeypatch.setattr(stored, "MOST", 6)
+    monkeypatch.setattr(shapes, "WRITING", 0)
+    code(TEXT)
+    code(TEXT.replace("st.global.u32", "st.global.s32"))
+    assert len(stored.Shelf(("sm_100a",), (8, 6)).shapes) == 6
+    code(TEXT.replace("st.global.u32", "st.global.b32"))
+
+    (last,) = stored.Shelf(("sm_100a",), (8, 6)).shapes
+    assert "st.global.b32" in last
+
+
 @pytest.mark.parametrize("damage", ["shape", "file", "registry"])
 def test_shapes_that_cannot_be_taken(folder, monkeypatch, later_shapes, damage):
     """What is no shape, or what a process with other instructions found, is found again."""

@@ -40,6 +40,8 @@ KEPT = 1 << 15
 """Most shapes, and most lines, that are kept."""
 LONG = 0.003
 """Seconds of finding shapes from which on they are kept on disk."""
+WRITING = 3e-5
+"""Seconds that this takes for each that is there already: more have to be spent."""
 NAME = re.compile(r"%[\w$]+", re.ASCII)
 _HOLE = re.compile(rf"{HOLE}(\w+)|%[\w$]+", re.ASCII)
 _LITERAL = re.compile(r"(?<![\w$.%])(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0([0-7]+)|(\d+))", re.ASCII)
@@ -95,7 +97,7 @@ class Shapes:
     def keep_found(self) -> None:
         """Keep the shapes that were found on disk, if that took a while."""
         with self._lock:
-            if self._spent > LONG:
+            if self._spent > max(LONG, WRITING * len(self._shelf.shapes)):
                 self._shelf.keep(self._new)
                 self._new, self._spent = {}, 0.0
 

@@ -144,8 +144,8 @@ def derived(function: Function, what: str, make: Callable[[], T]) -> T:
 
 # ---- shapes ----------------------------------------------------------------------------------------
 
-MOST = 1 << 12
-"""Most shapes of modules with one header that are kept."""
+MOST = 1 << 10
+"""Most shapes of modules with one header that are kept: so many are read in the time of checking about 15."""
 
 
 class Shelf:
