@@ -102,6 +102,25 @@ def test_what_a_difference_absorbs(terms, lanes):
     assert at(result, 11).kinds["absorption"] == lanes
 
 
+def test_a_limited_sum_absorbs_nothing():
+    """1 + 0.5 is limited to 1, as is the shadow."""
+    body = """add.sat.f32 %f1, 0f3F800000, 0f3F000000;
+    st.global.f32 [%rd5], %f1;"""
+    result = shadow(body, np.zeros(32, np.float32), np.zeros(32, np.float32))[1]
+
+    assert not any(b.largest or b.kinds.total() for b in result.accuracy.births.values())
+
+
+def test_what_guarded_sums_absorb():
+    """Of 20 threads, 3 lose their 1; in the others, the register stays what it was."""
+    body = """ld.global.f32 %f1, [%rd4]; setp.lt.u32 %p1, %r1, 3;
+    @%p1 add.f32 %f1, %f1, 0f3F800000;
+    st.global.f32 [%rd5], %f1;"""
+    result = shadow(body, np.full(20, 2.0**25, np.float32), np.zeros(20, np.float32))[1]
+
+    assert at(result, 11).kinds["absorption"] == 3
+
+
 @pytest.mark.parametrize("fewer", ["", "setp.ge.u32 %p1, %r1, 24;"], ids=["halves", "a part has left"])
 def test_a_shuffle_at_two_places(fewer):
     """Lanes get the errors of those from which they get values, wherever these are; not what their registers held before."""

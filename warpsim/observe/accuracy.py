@@ -726,7 +726,7 @@ class Accuracy(Watcher):
         known = self._known.get(id(instruction)) or self._of(group, instruction)
         birth = known.births[stored] or self._birth(group, instruction, kind, stored=stored)
         if known.adds and not stored and len(values) > 1:
-            birth.kinds["absorption"] += _absorbed(values, got, subtracts=instruction.form.root == DIFFERENCE)
+            birth.kinds["absorption"] += _absorbed(values, got, active, subtracts=instruction.form.root == DIFFERENCE)
         if not error.item(0) and not error.any():
             birth.lanes += max(got.size, error.size)
             if not stored:
@@ -872,8 +872,8 @@ def _finite(error: Array) -> Array:
     return np.where(np.isfinite(error), error, 0.0)
 
 
-def _absorbed(values: Sequence[Array], got: Array, *, subtracts: bool) -> int:
-    """How many sums equal one of their terms although the other, or each factor of the other, is not zero."""
+def _absorbed(values: Sequence[Array], got: Array, active: Array | None, *, subtracts: bool) -> int:
+    """How many sums, of active lanes, equal one of their terms although the other, or each factor of the other, is not zero."""
     if len(values) == 3:
         terms = [(values[2], values[:2])]
     else:
@@ -885,7 +885,8 @@ def _absorbed(values: Sequence[Array], got: Array, *, subtracts: bool) -> int:
         for other in others if same.item(same.argmax()) else ():
             same = same & (other != 0)
         if same.item(same.argmax()):
-            count += int(np.count_nonzero(same & (got != 0) & np.isfinite(got)))
+            same = same & (got != 0) & np.isfinite(got)
+            count += int(np.count_nonzero(same if active is None else same & active))
     return count
 
 
