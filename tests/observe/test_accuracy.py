@@ -152,8 +152,8 @@ REAL = {
         lambda x: 240 * third(x) - math.floor(240 * third(x)),
     ),
     "a sum that does not round": (
-        f"{THIRD} add.f32 %f6, %f2, 0f4B000000; sub.f32 %f6, %f2, 0f4A800000;",
-        lambda x: third(x) - 2**22,
+        f"{THIRD} mul.f32 %f3, %f2, 0f4A800000; sub.f32 %f6, 0f4B000000, %f3;",
+        lambda x: 2**23 - 2**22 * third(x),
     ),
     "floor": (
         f"{THIRD} mul.f32 %f3, %f2, 0f40A00000; cvt.rmi.f32.f32 %f4, %f3; sub.f32 %f6, %f3, %f4;",
