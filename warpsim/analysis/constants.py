@@ -51,8 +51,6 @@ BY_ONE = r"mul(\.rn)?(\.ftz)?\.f32 | mul\.f64 | mul(\.ftz)?\.f16 | mul\.bf16 | d
 """Products and quotients by one and, without .rn, by minus one: the assembler drops them."""
 ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF0 << 48}
 MINUS_ONES = {"f16": 0xBC00, "bf16": 0xBF80, "f32": 0xBF800000, "f64": 0xBFF0 << 48}
-
-
 Change = tuple[str, int, int]
 """What the assembler computes of an instruction (`_CHANGES`), by which source, and the bits of the result or that operand."""
 

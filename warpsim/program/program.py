@@ -333,7 +333,7 @@ class Function:
     noreturn: bool = False
     samples: Callable[[], tuple[Instruction, ...]] | None = attrs.field(default=None, repr=False)
     stored: str | None = attrs.field(default=None, repr=False)
-    """The name under which `warpsim.program.stored` keeps its code."""
+    """The name under which `warpsim.program.stored` keeps its code, or what is derived of it."""
     flow: Any = attrs.field(default=None, init=False, repr=False)
     """Its blocks, cached by `warpsim.analysis.flow.blocks_of`."""
 

@@ -1,4 +1,5 @@
-"""Programs on disk: what was read of a text, and the code of its functions, each when it is first asked for; shapes of lines.
+"""Programs on disk: what was read of a text, the code of its functions and what is derived of it, each when it is first asked for;
+shapes of lines.
 
 A file belongs to a text and to those files of this package that decide what is read in it, so none is ever out of date. Forms are
 found again by their place among those of an opcode. A file can make nothing but what `_KNOWN` lists, whoever has written it.
