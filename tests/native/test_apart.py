@@ -45,6 +45,22 @@ MEET = {
     "another CTA's": ("ld.global.u32 %r8, [%d3+256]; st.global.u32 [%d3], %r8;", 2, 64),
     "one word": ("st.global.u32 [%d1], %r1;", 1, 32),
     "one word of two CTAs": ("setp.eq.u32 %q, %r1, 0; @%q st.global.u32 [%d1], %r2;", 2, 32),
+    "one word of two lanes": (
+        "shr.u32 %r8, %r1, 1; mul.wide.u32 %d4, %r8, 4; add.s64 %d4, %d1, %d4; st.global.u32 [%d4], %r1;",
+        1,
+        32,
+    ),
+    "a row of two CTAs": ("mul.wide.u32 %d4, %r1, 4; add.s64 %d4, %d1, %d4; st.global.u32 [%d4], %r2;", 2, 32),
+    "the next word": (
+        "st.shared.v4.u32 [%r10], {%r1, %r2, %r3, %r4}; bar.sync 0; st.shared.u32 [%r6], %r1; ld.shared.u32 %r8, [%r6+4];",
+        1,
+        32,
+    ),
+    "read, then written out of order": (
+        "st.shared.u32 [%r6], 0; bar.sync 0; ld.shared.u32 %r8, [%r6]; st.shared.u32 [%r9], %r1;",
+        1,
+        32,
+    ),
     "two stores": ("st.global.u32 [%d3], %r1; st.global.u32 [%d3+4], %r1;", 1, 32),
     "no barrier": ("st.shared.u32 [%r6], %r1; ld.shared.u32 %r8, [%r7]; bar.sync 0;", 1, 64),
     "read, then written": ("st.shared.u32 [%r6], 0; bar.sync 0; ld.shared.u32 %r8, [%r7]; st.shared.u32 [%r6], %r1;", 1, 64),
