@@ -14,6 +14,7 @@ REASONS = {
     "128-bit registers",
     "a collective with memory",
     "a matrix product of this kind",
+    "a vector of atomics",
     "addresses in the cluster",
     "an access of more than 16 bytes",
     "an atomic at a generic address",

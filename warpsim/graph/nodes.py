@@ -185,6 +185,11 @@ class Graph:
     outputs: tuple[tuple[Node, ...], ...]
     accesses: tuple[MemoryAccess, ...] = ()
 
+    @property
+    def updates_a_vector(self) -> bool:
+        """Whether it is several atomics, whose address must be a multiple of the size of all of them together."""
+        return sum(access.kind == "atomic" for access in self.accesses) > 1
+
     @functools.cached_property
     def size(self) -> int:
         """The number of operations that give the results."""

@@ -405,6 +405,8 @@ class Walker:
     ) -> dict[int, z3.ExprRef]:
         """The same by the instruction's graph."""
         graph = instruction.graph
+        if graph.updates_a_vector:
+            raise Untraceable("a vector of atomics")
         inputs = []
         for given in graph.inputs:
             operand = instruction.inputs[given.source]

@@ -271,8 +271,8 @@ def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int
     for operand, results in zip(instruction.outputs, graph.outputs, strict=False):
         for part, result in zip(operand.parts, results, strict=True):
             written(part, bind(result), found)
-    if sum(access.kind == "atomic" for access in graph.accesses) > 1:
-        raise Untraceable("a vector of atomics, which is aligned as a whole")
+    if graph.updates_a_vector:
+        raise Untraceable("a vector of atomics")
     effects = tuple([_effect(a, *nodes[a.place.input], extents[a.place.input], bind) for a in graph.accesses])
     return Traced(tuple(reader.keys), tuple(found), effects, guard, collective, members)
 
