@@ -95,7 +95,7 @@ class Shapes:
         return limits[name]
 
     def keep_found(self) -> None:
-        """Keep the shapes that were found on disk, if that took a while."""
+        """Keep on disk the shapes that were found, if finding them took a while."""
         with self._lock:
             if self._spent > max(LONG, WRITING * len(self._shelf.shapes)):
                 self._shelf.keep(self._new)
