@@ -243,6 +243,17 @@ def test_a_result_that_should_be_zero():
     assert result.accuracy.ulps == abs(float(out[0])) * 2.0**149 > 0
 
 
+def test_a_shadow_that_stays_infinite():
+    """The reciprocal of a result that should be zero is finite: its error is infinite, and left out of the mean."""
+    body = """ld.global.f32 %f1, [%rd4]; mul.rn.f32 %f2, %f1, %f1; neg.f32 %f3, %f1; fma.rn.f32 %f4, %f3, %f1, %f2;
+    rcp.rn.f32 %f5, %f4;
+    add.f32 %f6, %f5, %f1;
+    st.global.f32 [%rd5], %f6;"""
+    result = shadow(body, np.full(32, 1.1, np.float32), np.zeros(32, np.float32))[1]
+
+    assert [(at(result, line).largest, at(result, line).typical) for line in (11, 12, 13)] == [(math.inf, 0.0)] * 3
+
+
 def test_an_infinity_that_is_stored():
     """70,000 is finite, but not in f16."""
     body = "ld.global.f32 %f1, [%rd4]; cvt.rn.f16.f32 %h1, %f1; st.global.b16 [%rd5], %h1;"
