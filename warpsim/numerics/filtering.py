@@ -11,7 +11,8 @@ from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 
 GUARD, GROUP = 4, 4
-"""Bits that are kept below the largest element's last one, of as many elements: two levels, or two slices of one, are apart."""
+"""Bits that are kept below the last one of a group's largest element, and how many elements a group has at most: levels, and slices
+of one, are apart."""
 _FAR = 1 << 40
 SHORTER, SHORTEST, DIAGONAL = 11 / 32, 127 / 512, 703 / 1024
 LOGARITHM = (
@@ -108,10 +109,10 @@ def corner_weights(weights: Sequence[Array], share: Array | int = 256) -> list[t
 
 
 def weighted(elements: Sequence[Array], format: str, weights: Sequence[Array], of_level: int = 1) -> Array:
-    """The weighted sum of raw elements of a format that are read as floats, f32; so many are ``of_level``. Weights are integers, 256
-    together.
+    """The weighted sum of raw elements of a format that are read as floats, f32. ``of_level`` of them are of the first level, as many of
+    the next, if any. Weights are integers, 256 together.
 
-    Light (``srgb``) has eight bits; an H200 takes its exponent from the upper five of the byte, as that of the largest there is with them.
+    Light (``srgb``) has eight bits; an H200 takes its exponent from the upper five bits of the byte: that of the most light they begin.
     """
     values, shares = np.stack(np.broadcast_arrays(*elements)), np.stack(np.broadcast_arrays(*weights))
     group = min(of_level, GROUP)
