@@ -359,15 +359,21 @@ def test_digits_that_a_float_chooses(least, bounds):
 
 
 @pytest.mark.parametrize(
-    ("op", "lanes"),
-    [("rem.s32 %r2, %r2, 32; add.s32 %r2, %r2, 31;", 63), ("div.s32 %r2, %r2, -67108864; add.s32 %r2, %r2, 32;", 65)],
+    ("op", "needed"),
+    [
+        ("rem.s32 %r2, %r2, 32; add.s32 %r2, %r2, 31;", 63),
+        ("div.s32 %r2, %r2, -67108864; add.s32 %r2, %r2, 32;", 65),
+        pytest.param("rem.s32 %r2, %r2, 32; abs.s32 %r2, %r2;", 32, marks=pytest.mark.long),
+        pytest.param("and.b32 %r2, %r2, 3; brev.b32 %r2, %r2; shr.u32 %r2, %r2, 30;", 4, marks=pytest.mark.long),
+    ],
 )
-def test_signed_division_for_a_solver(op, lanes):
-    """What is left has the sign of the dividend, and quotients are rounded towards 0: so many words are enough, one fewer is not."""
+def test_arithmetic_for_a_solver(op, needed):
+    """What a division leaves has the sign of the dividend, and quotients are rounded towards 0: so many words are enough, one fewer is
+    not."""
     pytest.importorskip("z3", reason="needs warpsim[prove]")
     body = f"""ld.param.u64 %x1, [a]; ld.param.u64 %x2, [b]; ld.global.s32 %r2, [%x1]; {op} mul.wide.s32 %x3, %r2, 4;
     add.s64 %x2, %x2, %x3; ld.global.u32 %r3, [%x2];"""
-    for words, bounds in ((lanes, "proved"), (lanes - 1, "unknown")):
+    for words, bounds in ((needed, "proved"), (needed - 1, "unknown")):
         arrays = np.zeros(1, np.int32), np.zeros(words, np.int32)
         assert said(proof_of(body, args=arrays, params=".param .u64 a, .param .u64 b"))["bounds"] == bounds
 

@@ -26,6 +26,8 @@ Edges = dict[int, list[tuple[z3.ExprRef, State]]]
 TRUE, FALSE = z3.BoolVal(val=True), z3.BoolVal(val=False)
 UNROLLED, MOST = 64, 4096
 """Most laps that are followed one by one, and most instructions of them."""
+SOON = 0.1
+"""Seconds before its end in which a solver may be interrupted."""
 LAPS = 32
 """Bits of the number of a loop's laps."""
 HARMLESS = frozenset({"active", "lane", "report", "memory"})
@@ -99,8 +101,8 @@ class Walker:
         edges: Edges = {0: [(TRUE, {})]}
         try:
             self._sweep(0, len(self.blocks), edges, None)
-        except (TimeoutError, z3.Z3Exception):
-            if time.monotonic() < self.until:
+        except (TimeoutError, z3.Z3Exception) as problem:
+            if not isinstance(problem, TimeoutError) and time.monotonic() < self.until - SOON:
                 raise
             self._unclear(self.at, self.function.code[self.at], "following all paths that lead here takes too long")
         self._lost(edges, len(self.blocks))

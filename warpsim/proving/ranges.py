@@ -23,7 +23,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.program.program import Instruction, Variable
 from warpsim.proving.answers import RULES, Answer, Verdict
 from warpsim.proving.contents import promises
-from warpsim.proving.paths import FALSE, TRUE, Access, Walker, Ways, named
+from warpsim.proving.paths import FALSE, SOON, TRUE, Access, Walker, Ways, named
 from warpsim.records import frozen
 
 EACH = 5000
@@ -387,13 +387,17 @@ def answers_within(
 ) -> tuple[tuple[Answer, ...], list[dict[str, int]]]:
     """What can be proved of these properties for all scalars in ranges, and the inputs that may refute what cannot. Bounds are
     in question only of accesses at ``places`` (lines and columns), if those are given."""
-    timer = threading.Timer(
-        max(until - time.monotonic(), 0.0), z3.main_ctx().interrupt
-    )  # z3 may not look at its limits
+    # z3 does not always look at its limits
+    timer = threading.Timer(max(until - time.monotonic(), 0.0), z3.main_ctx().interrupt)
     timer.daemon = True
     timer.start()
     try:
         return _answers_within(state, ranges, until, places, names)
+    except z3.Z3Exception:
+        if time.monotonic() < until - SOON:
+            raise
+        late = (_unclear(state, state.plan.entry.code[0], "what follows takes the solver too long"),)
+        return tuple([Answer(name, Verdict.UNKNOWN, late) for name in names]), []
     finally:
         timer.cancel()
 

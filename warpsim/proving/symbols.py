@@ -168,8 +168,6 @@ def _divided(op: str, a: list[z3.ExprRef], *, signed: bool) -> z3.ExprRef:
     if not signed:
         return z3.UDiv(*a) if op == "floor_divide" else z3.URem(*a)
     rest = z3.SRem(*a)
-    return (
-        rest
-        if op == "fmod"
-        else a[0] / a[1] - z3.If(z3.And(rest != 0, (a[0] ^ a[1]) < 0), z3.BitVecVal(1, rest.size()), 0)
-    )
+    if op == "fmod":
+        return rest
+    return a[0] / a[1] - z3.If(z3.And(rest != 0, (a[0] ^ a[1]) < 0), z3.BitVecVal(1, rest.size()), 0)
