@@ -131,8 +131,12 @@ class CompiledEngine:
         block = group.plan.blocks[group.block]
         if group.at == block.n_steps and not block.successors:
             return False
-        apart = self._apart if _whole_launch(machine, group) else None
-        if apart is not None and self._visit(machine, group, limit, room, apart, apart=True):
+        apart = self._apart
+        if (
+            apart is not None
+            and _whole_launch(machine, group)
+            and self._visit(machine, group, limit, room, apart, apart=True)
+        ):
             return True
         return self._visit(machine, group, limit, room, self.holds)
 
