@@ -26,7 +26,7 @@ PIECES = ("rcp", 128), ("ex2", 64), ("rsq", 128), ("sqrt", 128), ("lg2", 64), ("
 @lru_cache(maxsize=1)
 def coefficients() -> dict[str, tuple[Array, ...]]:
     """Those of each function: constant, linear and quadratic, by piece."""
-    stored = np.load(Path(__file__).with_name("tables.npy")).astype(np.int64)
+    stored = np.load(Path(__file__).with_name("tables.npy"), allow_pickle=False).astype(np.int64)
     parts = iter(np.split(stored, np.cumsum([pieces for _, pieces in PIECES for _ in range(3)])))
     return {name: (next(parts), next(parts), next(parts)) for name, _ in PIECES}
 
