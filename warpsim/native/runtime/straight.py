@@ -55,9 +55,8 @@ class StraightLaunch:
         self._runner.enter()
         began = 0.0 if seconds is None else time.monotonic()
         try:
-            room = (
-                None if budget is None else budget - tables.n
-            )  # of the last instruction, which lies behind the region
+            # the kernel's last instruction, which lies behind the region, counts, too
+            room = None if budget is None else budget - tables.n
             outcome = self._runner.run(
                 self._machine, group, code, tables, values, limit, back_edges, through=True, room=room
             )
