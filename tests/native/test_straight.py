@@ -137,6 +137,12 @@ def test_limits(straight, monkeypatch):
             gpu.launch(100, **limits)
     with pytest.raises(warpsim.ExecutionError, match="more than 10000 warp-instructions"):
         gpu.launch(4000, **limits)
+    exact, *_ = gpu.launch(200)
+    for _ in range(10):
+        gpu.launch(100, max_instructions=exact - 1)
+    with pytest.raises(warpsim.ExecutionError, match=f"more than {exact - 1} warp-instructions"):
+        gpu.launch(200, max_instructions=exact - 1)
+    assert straight[-1] is False
 
 
 def test_who_listens_is_told(straight):
