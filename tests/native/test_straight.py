@@ -137,12 +137,17 @@ def test_limits(straight, monkeypatch):
             gpu.launch(100, **limits)
     with pytest.raises(warpsim.ExecutionError, match="more than 10000 warp-instructions"):
         gpu.launch(4000, **limits)
-    exact, *_ = gpu.launch(200)
+
+
+def test_the_last_instruction(straight):
+    """The one that ends the kernel counts, although it lies behind the code."""
+    gpu = Gpu(ADD)
+    exact, *_ = gpu.launch(128)
     for _ in range(10):
-        gpu.launch(100, max_instructions=exact - 1)
+        gpu.launch(0, max_instructions=exact - 1)
+    assert straight[-1]
     with pytest.raises(warpsim.ExecutionError, match=f"more than {exact - 1} warp-instructions"):
-        gpu.launch(200, max_instructions=exact - 1)
-    assert straight[-1] is False
+        gpu.launch(128, max_instructions=exact - 1)
 
 
 def test_who_listens_is_told(straight):
