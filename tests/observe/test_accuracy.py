@@ -151,6 +151,16 @@ REAL = {
         "neg.f32 %f5, %f4; fma.rn.f32 %f6, %f2, 0f43700000, %f5;",
         lambda x: 240 * third(x) - math.floor(240 * third(x)),
     ),
+    "rounded by a sum in some lanes": (
+        f"{THIRD} setp.lt.f32 %p1, %f1, 0f3FC00000; mov.f32 %f8, {MAGIC}; mov.f32 %f6, %f2;"
+        f"@%p1 fma.rn.f32 %f6, %f2, 0f43700000, %f8; @%p1 sub.f32 %f6, %f6, {MAGIC};",
+        lambda x: Fraction(round(240 * third(x))) if x < 1.5 else third(x),
+    ),
+    "rounded by a sum in some lanes, too large in others": (
+        f"{THIRD} setp.lt.f32 %p1, %f1, 0f3FC00000; selp.f32 %f3, 0f43700000, 0f4C000000, %p1;"
+        f"fma.rn.f32 %f6, %f2, %f3, {MAGIC}; sub.f32 %f6, %f6, {MAGIC};",
+        lambda x: Fraction(round(240 * third(x))) if x < 1.5 else 2**25 * third(x),
+    ),
     "a sum that does not round": (
         f"{THIRD} mul.f32 %f3, %f2, 0f4A800000; sub.f32 %f6, 0f4B000000, %f3;",
         lambda x: 2**23 - 2**22 * third(x),

@@ -246,9 +246,6 @@ class Accuracy(Watcher):
                     if signs[name]:
                         values[place], errors[place] = -values[place], None if error is None else -error
             got = part_of(result, part)
-            if p.rule.rounds and in_binade_of_one(np.abs(got), rounding.kind).all():
-                made[slot, part] = None
-                continue
             if rounding.to == "f64":
                 error, whole = _doubled(root, values, errors, got), None
             else:
@@ -256,7 +253,11 @@ class Accuracy(Watcher):
                 shape = np.broadcast_shapes(*[each.shape for each in sources])
                 whole = rounding.applied(EXACT[root](*sources, out=self._wholes.arrays.take(shape), dtype=F64))
                 error = self._less(whole, got)
-            made[slot, part] = self._note(group, instruction, values, errors, got, error, p.active, rounding.to, whole)
+            active = p.active
+            if p.rule.rounds:
+                others = ~in_binade_of_one(np.abs(got), rounding.kind)
+                error, active = np.where(others, error, 0.0), others if active is None else others & active
+            made[slot, part] = self._note(group, instruction, values, errors, got, error, active, rounding.to, whole)
         factors = [e for o, e in zip(p.rule.data, p.errors, strict=True) if o.register is not None]
         for output, kept in zip(instruction.outputs[1:], factors, strict=False):  # what a fused sum needs later
             made.update({(output.registers[0], part): error for part, error in kept.items()})
