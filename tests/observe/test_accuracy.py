@@ -220,6 +220,15 @@ REAL64 = {
         "fma.rn.f64 %d6, %d2, 0d4059000000000000, %d4;",
         lambda x: 100 * third(x) + round(100 * third(x)),
     ),
+    "moved by a conversion": (f"{THIRD64} cvt.f64.f64 %d6, %d2;", third),
+    "limited": (
+        f"{THIRD64} add.f64 %d3, %d2, %d2; cvt.sat.f64.f64 %d6, %d3;",
+        lambda x: min(2 * third(x), Fraction(1)),
+    ),
+    "limited by a conversion to f64": (
+        "ld.global.f64 %d1, [%rd4]; cvt.rn.f32.f64 %f1, %d1; div.rn.f32 %f2, %f1, 0f3F900000; cvt.sat.f64.f32 %d6, %f2;",
+        lambda x: min(x / Fraction(1.125), Fraction(1)),
+    ),
     "copied sign": (f"{THIRD64} neg.f64 %d3, %d1; copysign.f64 %d6, %d3, %d2;", lambda x: -third(x)),
     "least": (f"{THIRD64} add.f64 %d3, %d2, 0d3FF0000000000000; min.f64 %d6, %d3, %d2;", third),
     "greatest": (f"{THIRD64} add.f64 %d3, %d2, 0d3FF0000000000000; max.f64 %d6, %d2, %d3;", lambda x: third(x) + 1),

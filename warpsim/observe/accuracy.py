@@ -279,8 +279,13 @@ class Accuracy(Watcher):
             value = part_of(value, (rounding.kind, 0)) if rounding.kind in DTYPES else value
             got = part_of(result, (rounding.to, k))
             whole = rounding.applied(shadow_value(value, error))
-            known = rounding.to == "f64" and error is not None and rounding.kind != "f64" and not rounding.integral
-            new = error if known and error is not None else self._less(whole, got)
+            if rounding.to != "f64" or error is None or rounding.integral:
+                new = self._less(whole, got)
+            elif rounding.limits is None:
+                new = error
+            else:
+                least, most = (limit - got for limit in rounding.limits)
+                new = np.clip((value - got) + error, least, most)
             made[slot, (rounding.to, k)] = self._note(
                 group, instruction, [value], [error], got, new, p.active, rounding.to, whole
             )
