@@ -6,7 +6,7 @@ import pytest
 import warpsim
 
 HEAD = (
-    ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b)\n{\n"
+    ".version 8.3\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b)\n{\n"
     ".reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .pred %p<9>; .shared .b32 last;\n"
     "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd3, %r2, 4;\n"
     "add.u64 %rd4, %rd1, %rd3; setp.ne.u32 %p1, %r1, 0; mov.u32 %r9, %nctaid.x; mul.wide.u32 %rd5, %r1, 4; add.u64 %rd6, %rd1, %rd5;\n"
@@ -110,3 +110,10 @@ def test_byte_of_a_race():
         2, 64, (np.zeros(64, np.uint32), np.zeros(8, np.uint32)), checks="all", on_finding="collect"
     )
     assert [f.message.split(" of ")[0] for f in result.findings] == ["byte 6"]
+
+
+def test_swaps_of_16_bytes():
+    """What makes the values of a swap of 16 bytes is more than arithmetic, which tells of no mask."""
+    swap = ".reg .b128 q, r, s; mov.b64 %rd8, 0; mov.b64 %rd9, 1; mov.b128 q, {%rd8, %rd8}; mov.b128 r, {%rd8, %rd9};\n"
+
+    assert races(swap + "atom.relaxed.gpu.global.cas.b128 s, [%rd1], q, r;") == []

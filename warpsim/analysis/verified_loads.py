@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from warpsim.analysis.flow import Graph, blocks_of
 from warpsim.analysis.loops import added_to
 from warpsim.errors import Span
+from warpsim.graph.nodes import Untraceable
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access
 from warpsim.program.program import Function, Instruction, Operand
@@ -21,22 +22,12 @@ def guesses(function: Function) -> set[Span]:
 def kept_bits(function: Function) -> Iterator[tuple[Span, Operand]]:
     """The mask of what an `atom.cas` that stores ``(comparand & mask) | new`` may keep, by its place and those of the loads that guess
     the comparand: so libcu++ makes atomics of 8 and 16 bits. Loads that precede the mask keep everything: it is up to the swap."""
-    writers: dict[int, list[Instruction]] = {}
-    for instruction in function.code if any(map(_is_swap, function.code)) else ():
-        for r in instruction.writes:
-            writers.setdefault(r, []).append(instruction)
-
-    def made(operand: Operand, op: str) -> tuple[Operand, ...]:
-        by = () if operand.register is None else writers.get(operand.register.index, ())
-        if len(by) != 1 or by[0].guard is not None or by[0].form.ports or by[0].form.scope is not Scope.THREAD:
-            return ()
-        node = by[0].graph.outputs[0][0]
-        return by[0].inputs if node.op == op and all(a.op == "input" for a in node.args) else ()
-
-    for swap in filter(_is_swap, function.code):
+    swaps = [i for i in function.code if _is_swap(i)]
+    makers = _makers(function) if swaps else {}
+    for swap in swaps:
         comparand, new = swap.operands[-2:]
-        for part in made(new, "bitwise_or"):
-            masked = made(part, "bitwise_and")
+        for part in _sources(makers, new, "bitwise_or"):
+            masked = _sources(makers, part, "bitwise_and")
             mask = next((m for m in masked if m.register != comparand.register), None)
             if mask is None or comparand.register not in [m.register for m in masked]:
                 continue
@@ -46,6 +37,27 @@ def kept_bits(function: Function) -> Iterator[tuple[Span, Operand]]:
                 unknown.difference_update(instruction.writes)
                 if instruction.traits.access is Access.LOAD and guessed & set(instruction.writes):
                     yield instruction.span, Operand.number(mask.type, -1) if unknown else mask
+
+
+def _sources(makers: dict[int, Instruction], operand: Operand, op: str) -> tuple[Operand, ...]:
+    """The sources of the operation that makes an operand; none if that is another one."""
+    made = None if operand.register is None else makers.get(operand.register.index)
+    if made is None or made.form.ports or made.form.scope is not Scope.THREAD:
+        return ()
+    try:
+        node = made.graph.outputs[0][0]
+    except Untraceable:
+        return ()
+    return made.inputs if node.op == op and all(a.op == "input" for a in node.args) else ()
+
+
+def _makers(function: Function) -> dict[int, Instruction]:
+    """What writes a register, by its index, where only that does and always."""
+    writers: dict[int, list[Instruction]] = {}
+    for instruction in function.code:
+        for r in instruction.writes:
+            writers.setdefault(r, []).append(instruction)
+    return {r: by[0] for r, by in writers.items() if len(by) == 1 and by[0].guard is None}
 
 
 def _is_swap(instruction: Instruction) -> bool:
@@ -124,11 +136,7 @@ class _Places:
     """Addresses as (base, offset), looking through registers with a single writer."""
 
     def __init__(self, function: Function) -> None:
-        made: dict[int, list[Instruction]] = {}
-        for instruction in function.code:
-            for r in instruction.writes:
-                made.setdefault(r, []).append(instruction)
-        self._made = {r: made_by[0] for r, made_by in made.items() if len(made_by) == 1 and made_by[0].guard is None}
+        self._made = _makers(function)
 
     def of(self, instruction: Instruction) -> tuple[object, int] | None:
         """The place that an instruction accesses."""
