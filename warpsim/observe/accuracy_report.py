@@ -70,9 +70,8 @@ class Birth:
             return 0.0
         if not math.isfinite(self.value) or not math.isfinite(self.exact):
             return math.inf
-        exponent = (
-            max(math.frexp(self.exact)[1] - PRECISION[self.type], LEAST[self.type]) if self.exact else LEAST[self.type]
-        )
+        least = LEAST[self.type]
+        exponent = max(math.frexp(self.exact)[1] - PRECISION[self.type], least) if self.exact else least
         return (
             abs(self.exact - self.value) / math.ldexp(1.0, exponent)
             if self.exact != self.value

@@ -355,10 +355,9 @@ class _Part:
         return channels + [np.zeros(1, _WORD)] * (4 - len(channels))
 
     def gather(self, channel: int, offset: tuple[Array, ...] | None) -> tuple[Array, ...]:
-        found = []
+        found, format = [], self.fields.format
+        weighed = format == "f32" or (format == "s8" and not self.fields.integer)
         for raw in self._around(offset):
-            format = self.fields.format
-            weighed = format == "f32" or (format == "s8" and not self.fields.integer)
             found.append(
                 filtering.weighted([raw[channel]], format, [np.full(1, 256)]).view(_WORD)
                 if weighed and channel < len(raw)
@@ -507,8 +506,8 @@ def _moved(offset: tuple[Array, ...] | None, rank: int) -> list[Array | int]:
 
 
 def _border(value: float, fields: Fields) -> Array:
-    """A border's channel as an element: of integers, the bits of a colour; of fractions, the nearest one, the lower of two, to the
-    colour cut four bits behind an element's."""
+    """A border's channel as an element: of integers, the bits of a colour; of fractions, the colour is cut four bits behind an
+    element's last one, and rounded, halves towards zero."""
     if fields.format == "a2b10g10r10":
         return np.array(round(min(max(value, 0.0), 1.0) * 1023))
     dtype = np.dtype(TYPES[fields.format].dtype)
