@@ -105,6 +105,7 @@ FAULTS = {
                         "first:" + "mov.u32 %r6, 0;" * 3 + "not.b32 %r7, %r9; and.b32 %r7, %r7, 1; " + WAIT.format("w", "%r7").replace("%r8", "%r3+512") + "st.shared.u32 [%r5], 1;" + ARRIVE
                         + "add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 3; @%p1 bra first; bra fin; second: not.b32 %r7, %r9; and.b32 %r7, %r7, 1;" + WAIT.format("v", "%r7")
                         + "mbarrier.arrive.shared.b64 _, [%r3+512]; ld.shared.u32 %r7, [%r5+-128]; add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 3; @%p1 bra second; fin:", 64),
+    "behind another's trap": ("races", "setp.lt.u32 %p2, %r1, 32; @%p2 trap;" + "mov.u32 %r6, %r1;" * 40 + "st.shared.u32 [%r3], %r1;", 64),
     "another's copy": ("races", "cp.async.ca.shared.global [%r5], [%x3], 4; bar.sync 0; xor.b32 %r6, %r5, 4; ld.shared.u32 %r7, [%r6]; cp.async.wait_all;", 64),
 }  # fmt: skip
 """Faulty kernels: the properties that they break, their text, and how many threads run."""
