@@ -112,6 +112,25 @@ def test_byte_of_a_race():
     assert [f.message.split(" of ")[0] for f in result.findings] == ["byte 6"]
 
 
+@pytest.mark.parametrize(
+    "swap",
+    [
+        "ld.volatile.global.v2.b32 {%r3, %r4}, [%rd1]; st.global.u32 [%rd2], %r3; and.b32 %r6, %r4, 0xffffff00; or.b32 %r7, %r6, 1;\n"
+        "atom.relaxed.gpu.global.cas.b32 %r8, [%rd1+4], %r4, %r7;",
+        "ld.relaxed.gpu.global.b64 %rd9, [%rd1]; mov.b64 {%r3, %r4}, %rd9; st.global.u32 [%rd2], %r3; and.b32 %r6, %r4, 0xffffff00;\n"
+        "or.b32 %r7, %r6, 1; atom.relaxed.gpu.global.cas.b32 %r8, [%rd1+4], %r4, %r7;",
+        "mov.u32 %r4, 0xffff00ff; and.b32 %r6, %r4, 0xff; or.b32 %r7, %r6, 0x100; atom.relaxed.gpu.global.cas.b32 %r8, [%rd1], 0, %r7;",
+    ],
+)
+def test_swaps_that_keep_nothing_of_what_is_raced_for(swap):
+    """Byte 2 is not what the mask keeps: it lies beside the swapped word, or the swap compares it with zero."""
+    body = "@%p1 bra done; setp.ne.u32 %p2, %r2, 0; @%p2 bra store;\n" + swap + "\nbra done;\n"
+
+    found = races(body + "store: st.global.u8 [%rd1+2], 7; done:", grid=2)
+
+    assert [severity for severity, *_ in found] == ["error"]
+
+
 def test_swaps_of_16_bytes():
     """What makes the values of a swap of 16 bytes is more than arithmetic, which tells of no mask."""
     swap = ".reg .b128 q, r, s; mov.b64 %rd8, 0; mov.b64 %rd9, 1; mov.b128 q, {%rd8, %rd8}; mov.b128 r, {%rd8, %rd9};\n"

@@ -27,15 +27,18 @@ def kept_bits(function: Function) -> Iterator[tuple[Span, Operand]]:
     for swap in swaps:
         comparand, new = swap.operands[-2:]
         for part in _sources(makers, new, "bitwise_or"):
-            masked = _sources(makers, part, "bitwise_and")
-            mask = next((m for m in masked if m.register != comparand.register), None)
-            if mask is None or comparand.register not in [m.register for m in masked]:
+            masks = [m for m in _sources(makers, part, "bitwise_and") if m.register != comparand.register]
+            if comparand.register is None or len(masks) != 1:
                 continue
+            (mask,) = masks
             yield swap.span, mask
             guessed, unknown = _copied_into(function, set(comparand.registers)), set(mask.registers)
             for instruction in function.code:
                 unknown.difference_update(instruction.writes)
-                if instruction.traits.access is Access.LOAD and guessed & set(instruction.writes):
+                if (
+                    instruction.traits.access is Access.LOAD and guessed.issuperset(instruction.writes)
+                    and sum([p.type.bytes for o in instruction.outputs for p in o.parts]) == mask.type.bytes
+                ):  # fmt: skip
                     yield instruction.span, Operand.number(mask.type, -1) if unknown else mask
 
 
