@@ -12,6 +12,7 @@ import warpsim
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
+from warpsim.host import kernel as kernels
 from warpsim.host.defaults import listening
 from warpsim.machine.watcher import Watcher
 from warpsim.native.runtime import straight as calls
@@ -181,6 +182,27 @@ def test_other_threads(straight):
     assert found == [expected]
     assert straight[-1]
     assert gpu.y.get().tolist() == [4950] * 128
+
+
+def test_results_of_threads(straight, monkeypatch):
+    """The next launch, by another thread, begins when the result of one has been made of the state that they have in common."""
+    gpu = Gpu(SUM)
+    expected, others = gpu.often(100), []
+
+    def interrupted(*made):
+        monkeypatch.setattr(kernels, "result_of", result_of)
+        others.append(threading.Thread(target=gpu.launch, args=(50,)))
+        others[0].start()
+        others[0].join(0.1)
+        return result_of(*made)
+
+    result_of = kernels.result_of
+    monkeypatch.setattr(kernels, "result_of", interrupted)
+    found = gpu.launch(100)
+    others[0].join()
+
+    assert found == expected
+    assert straight[-2:] == [True, True]
 
 
 def test_memory_is_given_back():

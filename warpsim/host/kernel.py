@@ -326,6 +326,10 @@ class Kernel:
                 finally:
                     for listener in defaults.listeners:
                         listener(state)
+                seconds, found = time.perf_counter() - started, accuracy.found if accuracy else None
+                profiled = profiler.profile() if profiler else None
+                # before another thread launches: it may have the same state
+                return result_of(state, "".join(printed), seconds, profiled, found)
             except MemoryError as problem:
                 raise ExecutionError(findings=(self._out_of_memory(problem),)) from None
             except WarpsimError as problem:
@@ -333,9 +337,6 @@ class Kernel:
             finally:
                 for address in mapped:
                     device.memory.unmap(address)
-        seconds = time.perf_counter() - started
-        found = accuracy.found if accuracy else None
-        return result_of(state, "".join(printed), seconds, profiler.profile() if profiler else None, found)
 
     def device(self, chosen: Device | None) -> Device:
         """The GPU that a launch runs on: ``chosen``, the session's default, or the module's own target."""
