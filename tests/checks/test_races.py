@@ -269,6 +269,8 @@ def test_equal_values():
     assert races(body.format("%r4")) == []
     assert races(body.format("%r4"), severity="note") == [(0, 0)]
     assert races(body.format("%r1")) == [(0, 0)]
+    words = "shr.u32 %r4, %r1, 5; shl.b32 %r4, %r4, 2; mov.u32 %r5, s; add.u32 %r5, %r5, %r4; st.shared.u32 [%r5], 5;\n"
+    assert races(words, severity="note") == []  # a word for each warp
     body = body.replace("shared", "global").replace("[s]", "[%rd1]")
     assert races(body.format("%r4"), block=32, severity="note") == []
     assert races(body.format("%r4"), block=32, grid=2, severity="note") == [(0, 0)]

@@ -212,7 +212,7 @@ class AccessChecks:
             others = (writes.take(index) & THREAD) - base
             apart = np.maximum(*[self._distance(others, end) for end in ends]) > strong
         if apart.any():
-            threads = np.r_[first[apart], last[apart], writes.take(index[apart]) & THREAD]
+            threads = np.stack([first[apart], last[apart], writes.take(index[apart]) & THREAD])
             self.reports.together(machine, group, accesses.at[apart], threads, accesses.allocation)
 
     def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, epoch: Array) -> None:

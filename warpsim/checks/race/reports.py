@@ -27,7 +27,6 @@ from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
-from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
@@ -89,8 +88,8 @@ class Race:
 
 @frozen(eq=False)
 class Doubt:
-    """A race of a store that is harmless if it changes nothing. ``together``: its own threads race. ``reason`` says why
-    it is then no error."""
+    """A race of a store that is harmless if it changes nothing. ``together``: its own threads race, those of a column at one
+    place. ``reason`` says why it is then no error."""
 
     threads: Array
     message: str
@@ -212,8 +211,8 @@ class Reports:
             if self.clocks.launch.any_contents:  # the same only if all threads store the same known value
                 same = machine.batch.notes.get(ALIKE) is group.selection
                 harmful = harmful or not doubt.together or (group.shadowed(present(group).registers) and not same)
-            one_warp = len(distinct((doubt.threads // n_ctas >> 5) * n_ctas + doubt.threads % n_ctas)) == 1
-            if harmful or not (doubt.together and one_warp):
+            warps = (doubt.threads // n_ctas >> 5) * n_ctas + doubt.threads % n_ctas
+            if harmful or not (doubt.together and (warps == warps[0]).all()):
                 self._fault(machine, group, doubt, "" if harmful else UNCHANGED)
 
     def _fault(self, machine: Machine, group: Group, doubt: Doubt, reason: str = "") -> None:
