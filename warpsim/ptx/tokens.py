@@ -14,17 +14,19 @@ from itertools import accumulate, compress
 from warpsim.errors import Span
 from warpsim.ptx.ast import Leaf
 
-SINGLES = r"""
+MARKER = r'\#[ \t]*(?:line)?[ \t]*\d+[ \t]+"[^"\n]*"(?:[ \t]+\d+)*[ \t\r]*(?=\n|\Z)'
+"""A line of a preprocessor that says where the next one was; the assembler takes no other."""
+SINGLES = rf"""
     (?P<word>[a-zA-Z_$%][a-zA-Z0-9_$]*)
   | (?P<blank>[ \t\r\f\v]+)
-  | (?P<newline>\n[ \t]*(?:\#[^\n]*)?)
-  | (?P<skip>//[^\n]*|/\*.*?\*/|\A\#[^\n]*)
-  | (?P<float>0[fF][0-9a-fA-F]{8}(?![\w])|0[dD][0-9a-fA-F]{16}(?![\w])|\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|(?<![\w$%\])}])\.\d+(?:[eE][-+]?\d+)?(?![\w]))
+  | (?P<newline>\n[ \t]*(?:{MARKER})?)
+  | (?P<skip>//[^\n]*|/\*.*?\*/|\A{MARKER})
+  | (?P<float>0[fF][0-9a-fA-F]{{8}}(?![\w])|0[dD][0-9a-fA-F]{{16}}(?![\w])|\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|(?<![\w$%\])}}])\.\d+(?:[eE][-+]?\d+)?(?![\w]))
   | (?P<integer>0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?)
   | (?P<dotted>\.[a-zA-Z0-9_]+(?:::[a-zA-Z0-9_]+)*)
   | (?P<string>"[^"]*")
   | (?P<unended>/\*.*|"[^"]*)
-  | (?P<operator>&&|\|\||<<|>>|==|!=|<=|>=|::|[-+*/%&|^~!?:,;(){}\[\]<>=@])
+  | (?P<operator>&&|\|\||<<|>>|==|!=|<=|>=|::|[-+*/%&|^~!?:,;(){{}}\[\]<>=@])
   | (?P<bad>.)
 """
 FLAGS = re.VERBOSE | re.DOTALL | re.ASCII
@@ -147,14 +149,14 @@ def kind_of(piece: str) -> str:
     if match.end() < len(piece):
         return "section" if piece.startswith(".section") else "numbers"
     if kind in ("blank", "newline", "skip"):
-        return "" if piece != "#" else "hash"
+        return ""
     return "fraction" if kind == "float" and piece[0] == "." else kind
 
 
 _kind_of_word = functools.lru_cache(maxsize=2048)(kind_of)
 WORD = 40
 """Length up to which kinds are kept for other texts."""
-CONTEXT = frozenset({"section", "numbers", "hash", "fraction", "unended"})
+CONTEXT = frozenset({"section", "numbers", "fraction", "unended"})
 """Kinds of pieces that do not tell everything by themselves."""
 
 
@@ -192,8 +194,6 @@ class Tokens:
         if known.seen and (apart := _apart(pieces, kinds)):
             pieces = _divided(pieces, apart)
             kinds = list(map(known.__getitem__, pieces))
-        if pieces and pieces[0] == "#":  # an empty line marker
-            kinds[0] = ""
         self.texts = list(compress(pieces, kinds))
         self.starts = list(compress(accumulate(map(len, pieces), initial=0), kinds))
         self.kinds = list(filter(None, kinds))
@@ -222,8 +222,6 @@ class Tokens:
             elif kind == "section":
                 self.sections[i] = texts[i]
                 texts[i] = ".section"
-            elif kind == "hash":
-                kinds[i] = "bad"
             elif kind == "fraction":
                 kinds[i] = "dotted" if AFTER_WORD.match(self.text[starts[i] - 1 : starts[i]]) else "float"
         if texts and texts[-1].startswith("/*"):  # a comment without an end: its lines do not count
