@@ -86,6 +86,7 @@ def check_links(resolver: Resolver, functions: Mapping[str, Function], problems:
             problems.add("linkage", declared.span, message, "remove .attribute(.unified(...))")
     for function in functions.values():
         _check_function(function, resolver, problems)
+    _check_addresses(resolver, problems)
     groups = {instruction.op.get("cta_group") for function in functions.values() for instruction in function.kinds}
     for function in functions.values() if len(groups - {None}) > 1 else ():
         _check_groups(function, functions, problems)
@@ -99,7 +100,7 @@ def _check_function(function: Function, resolver: Resolver, problems: Problems) 
             name = operand.function
             if not name:
                 _check_access(instruction, operand, shared, problems)
-            elif instruction.traits.ending is Ending.CALL and _lacks_body(name, resolver.globals[name], resolver):
+            elif _lacks_body(name, resolver.globals[name], resolver, called=instruction.traits.ending is Ending.CALL):
                 advice = "link the module that defines it"
                 if name.startswith(_DEVICE_RUNTIME):
                     advice = "it launches kernels from the device, which is not simulated: launch them from the host"
@@ -108,6 +109,16 @@ def _check_function(function: Function, resolver: Resolver, problems: Problems) 
     if function.entry and used > MAX_SHARED_BYTES and TILE_IR not in function.directives.get("language", ()):
         message = f"{function.name} has {used} bytes of shared variables; the limit is {MAX_SHARED_BYTES}"
         problems.add("directive", function.span, message, "declare .extern .shared, and pass shared_mem= to the launch")
+
+
+def _check_addresses(resolver: Resolver, problems: Problems) -> None:
+    """Check that functions whose addresses are initial values of the module's variables have a body."""
+    for variable in resolver.variables:
+        for name in dict.fromkeys(relocation.symbol for relocation in variable.relocations):
+            if _lacks_body(name, resolver.globals.get(name), resolver, called=False):
+                span = variable.span or _first_span(resolver.module)
+                message = f"{name}, whose address is an initial value, has no body in this module"
+                problems.add("linkage", span, message, "link the module that defines it")
 
 
 def _check_groups(function: Function, functions: Mapping[str, Function], problems: Problems) -> None:
@@ -140,8 +151,9 @@ def _check_access(instruction: Instruction, operand: Operand, shared: dict[str, 
         problems.add("linkage", instruction.span, message, "link the module that defines it")
 
 
-def _lacks_body(name: str, function: Symbol, resolver: Resolver) -> bool:
-    defined = name in resolver.aliases or name in BUILTINS
+def _lacks_body(name: str, function: Symbol, resolver: Resolver, *, called: bool = True) -> bool:
+    """Whether a function has no body here; those of the system may be called, but have no address."""
+    defined = name in resolver.aliases or (called and name in BUILTINS)
     return isinstance(function, ast.Function) and function.body is None and not defined
 
 
