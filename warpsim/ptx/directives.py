@@ -217,11 +217,19 @@ class Directives:
         return found
 
     def _names(self) -> list[int | str]:
-        """Parse ``a, b;``."""
+        """Parse ``a, b<2>;``, which names a, b0 and b1."""
         s = self.s
-        found: list[int | str] = [s.word("a name")]
-        while s.accept(","):
-            found.append(s.word("a name"))
+        found: list[int | str] = []
+        while not found or s.accept(","):
+            name = s.word("a name")
+            if not s.accept("<"):
+                found.append(name)
+                continue
+            count = self.expressions.integer()
+            if not 0 < count < len(s.source):
+                raise s.problem(f"{name}<{count}> names nothing that is here", rule="directive")
+            found += [f"{name}{n}" for n in range(count)]
+            s.expect(">")
         s.expect(";")
         return found
 
