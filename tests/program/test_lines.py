@@ -150,6 +150,9 @@ TWO = """.version 8.0
 """
 
 
+DECLARED = ".reg .b32 %r<4>;\n\t.reg .b64 %rd<2>;\n\t.reg .pred %p<1>;\n\tsetp.ne.u32 %p0, 0, 0;"
+
+
 def test_code_is_made_for_kernels_that_run():
     """A launch makes the code of its kernel, and of no other."""
     module, out = warpsim.load(TWO.replace("CHANGED", "add.u32 %r2, %r1, 1;")), np.zeros(1, np.uint32)
@@ -190,12 +193,13 @@ def test_kernels_that_never_run_are_checked(line):
         ("%r<5000>", "%r5000", False),
         ("%r<14>", "%r13", True),
         ("%r<14>", "%r14", False),
-        ("%r<14>", "%r013", False),
+        ("%r<14>", "%r013", True),
+        ("%r<14>", "%r014", False),
         ("%r1<30>", "%r12", False),
     ],
 )
 def test_registers_of_ranges(declared, used, legal):
-    """A range covers the numbers below its own, without zeros before them; a prefix that ends in a digit covers none
+    """A range covers the numbers below its own, whatever zeros stand before them; a prefix that ends in a digit covers none
     (ptxas 13.0)."""
     text = re.sub(r"%r(?=<|1[,;])", "%q", TWO).replace("%q<4>", f"%q<4>, {declared}")
     text = text.replace("CHANGED", f"mov.u32 {used}, 0;")
@@ -204,6 +208,23 @@ def test_registers_of_ranges(declared, used, legal):
         return
     with pytest.raises(PtxError, match=f"{used} is not declared"):
         program_of(text)
+
+
+@pytest.mark.parametrize("whole", ["", WHOLE])
+def test_other_spellings_of_a_register(whole):
+    """%r01 is %r1, %tid.g is %tid.y, and L<2> is L0, L1 (ptxas 13.0)."""
+    lines = (
+        "mov.u32 %r3, %tid.g;\n\tT: .branchtargets L<2>;\n\tmov.u32 %r01, %r3;\n\t@%p00 bra L1;\n\tbrx.idx %r1, T;\n"
+        "L0:\n\tadd.u32 %r001, %r1, 7;\nL1:\n\tld.param.u64 %rd1, [out];\n\tmad.wide.u32 %rd01, %r3, 4, %rd1;\n"
+        "\tst.global.u32 [%rd1], %r1;"
+    )
+    text = TWO.replace("CHANGED", lines).replace(".reg .b32 %r<4>;\n\tmov.u32 \t%r1, 7;", DECLARED)
+    found = np.full(2, 9, np.uint32)
+    module = warpsim.load(text + whole)
+    module["second"](1, (1, 2), (found,))
+
+    assert by_line(module.program) == (not whole)
+    assert found.tolist() == [7, 1]
 
 
 def test_threads_make_the_code_once():

@@ -145,9 +145,6 @@ class Blocks:
             scope.since[item.name + "<"] = len(self.builder.code)
 
     def _register(self, node: ast.Variable, item: ast.Declarator, type: ScalarType, scope: Scope) -> None:
-        if scope.ranges.find(item.name) is not None:
-            self.problems.add("redeclared", item.span, f"{item.name} is declared twice in this scope")
-            return
         symbol = self.builder.declared(item.name, type, node.vector)
         self.resolver.declare(item.name, symbol, item.span, scope, len(self.builder.code))
 

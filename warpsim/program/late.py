@@ -152,7 +152,7 @@ class Late:
         scope = self.scope
         found = scope.made.get(name) or scope.symbols.get(name)
         if found is None:
-            found = scope.made[name] = self.builder.register(name, TYPES[self.kinds[name][len(HOLE) :]])
+            found = scope.of_range(name, self.builder, TYPES[self.kinds[name][len(HOLE) :]], 1)
         assert isinstance(found, Register)
         return found
 

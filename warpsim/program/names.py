@@ -119,9 +119,7 @@ def numbered(name: str) -> tuple[str, int | None]:
 
 
 def _number(digits: str) -> int | None:
-    if not digits or len(digits) > 10 or (digits[0] == "0" and len(digits) > 1):
-        return None
-    return int(digits)
+    return int(digits) if digits and len(digits.lstrip("0")) <= 10 else None
 
 
 class Scope:
@@ -143,6 +141,16 @@ class Scope:
         while at is not None:
             yield at
             at = at.outer
+
+    def of_range(
+        self, name: str, builder: FunctionBuilder, type: ScalarType, elements: int
+    ) -> Register | VectorRegister:
+        """Make the register of a range on its first use; ``%r01`` is ``%r1``."""
+        own = "{}{}".format(*numbered(name))
+        if own not in self.made:
+            self.made[own] = builder.declared(own, type, elements)
+        self.made[name] = found = self.made[own]
+        return found
 
     def declared_later(self, name: str, span: Span) -> bool:
         """Whether the target list of this name is declared after a place in the text."""

@@ -53,6 +53,8 @@ def _vector(values: Values, type: ScalarType, node: ast.Operand) -> Operand:
     if isinstance(node, ast.Vector):
         if alone and values.typed.count == 0 and type.kind == "b":
             return values.value(type, node.elements[0])
+        if all(isinstance(e, ast.Sink) for e in node.elements):
+            raise unfit(node.span, "a vector needs at least one register besides _", 2)
         return (_elements if values.typed.count else _packed)(values, type, node)
     named = _named_vector(values, type, node) if isinstance(node, ast.Name) else None
     if named is not None:
@@ -67,8 +69,6 @@ def _elements(values: Values, type: ScalarType, node: ast.Vector) -> Operand:
     if len(node.elements) != values.typed.count:
         message = f"{values.what} has {values.typed.count} elements, not {len(node.elements)}"
         raise Mismatch("operand-count", node.span, message, weight=4)
-    if all(isinstance(e, ast.Sink) for e in node.elements):
-        raise unfit(node.span, "a vector needs at least one register besides _", 2)
     if values.typed.limits:
         whole, parts = values.typed, []
         for limit, element in zip(values.typed.limits, node.elements, strict=True):

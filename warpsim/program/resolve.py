@@ -62,8 +62,7 @@ class Resolver:
             elif (ranged := at.ranges.find(name)) is not None and at.since.get(
                 numbered(name)[0] + "<", 0
             ) <= builder.at:
-                at.made[name] = made = builder.declared(name, *ranged)
-                return made
+                return at.of_range(name, builder, *ranged)
             at = at.outer
         return self.globals.get(name) if self.order.get(name, 0) <= self.item else None
 
@@ -225,7 +224,8 @@ class Resolver:
         if scope is not None and name in scope.labels:
             self.problems.add("redeclared", span, f"{name} is a label in this scope")
         known = table.get(name)
-        if known is not None:
+        ranged = scope is not None and scope.ranges.find(name) is not None
+        if known is not None or ranged:
             wrong = self._again(known, symbol) if scope is None else "is declared twice in this scope"
             if wrong:
                 self.problems.add("redeclared", span, f"{name} {wrong}")

@@ -21,6 +21,7 @@ from warpsim.program.problems import Mismatch, unfit
 from warpsim.program.program import ADDRESS, Operand, Param, Register, Variable
 from warpsim.program.resolve import Resolver
 from warpsim.ptx import ast
+from warpsim.ptx.expressions import AXES
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 
@@ -142,8 +143,8 @@ class Values:
         vector = self.find(node.base)
         if not isinstance(vector, VectorRegister):
             raise unfit(node.span, f"{node.base.text} is not a vector register", 2)
-        at = "xyzw".find(node.component) if node.component in "xyzw" else "rgba".find(node.component)
-        if at >= len(vector.elements):
+        at = "xyzw".find(AXES.get(node.component, "."))  # b0 and its like select from numbers alone
+        if not 0 <= at < len(vector.elements):
             raise unfit(node.span, f"{node.base.text} has no component .{node.component}", 2)
         return vector.elements[at]
 

@@ -30,6 +30,8 @@ MOST = {2: 64, 8: 21, 10: 19, 16: 16}
 _THREE = "tid ntid ctaid nctaid clusterid nclusterid cluster_ctaid cluster_nctaid"
 WITH_COMPONENTS = frozenset(f"%{name}" for name in _THREE.split())
 """Special registers with an x, y, z and w."""
+AXES = dict(zip("xyzwrgba", "xyzwxyzw", strict=True))
+"""The components of a vector, and what they are called otherwise."""
 _SELECTOR = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
 
 
@@ -118,10 +120,10 @@ class Expressions:
             return self._pair(ast.Sink(span))
         if s.kind == "dotted":
             component = s.text[1:]
-            if text.startswith("%") and component in ("x", "y", "z", "w") and text in WITH_COMPONENTS:
+            if component in AXES and text in WITH_COMPONENTS:
                 s.skip()
-                return ast.Name(f"{text}.{component}", span)
-            if component in ("x", "y", "z", "w", "r", "g", "b", "a") or _SELECTOR.fullmatch(component):
+                return ast.Name(f"{text}.{AXES[component]}", span)
+            if component in AXES or _SELECTOR.fullmatch(component):
                 s.skip()
                 return ast.Component(ast.Name(text, span), component, span)
             raise s.problem(f"found {s.shown()} after the operand {text}")
