@@ -146,7 +146,7 @@ class Scope:
         self, name: str, builder: FunctionBuilder, type: ScalarType, elements: int
     ) -> Register | VectorRegister:
         """Make the register of a range on its first use; ``%r01`` is ``%r1``."""
-        own = "{}{}".format(*numbered(name))
+        own = "{}{}".format(*numbered(name)) if "0" in name else name
         if own not in self.made:
             self.made[own] = builder.declared(own, type, elements)
         self.made[name] = found = self.made[own]
