@@ -605,6 +605,7 @@ class _BetweenStops:
     """Listens for a `Timeline` where only stops matter: compiled code may take steps, and ``accesses`` between them."""
 
     compiled = frozenset({"step_before", "memory_accessed"})
+    apart: frozenset[str] = frozenset()
     shadows = None
 
     def __init__(self, timeline: Timeline, *, accesses: bool) -> None:
