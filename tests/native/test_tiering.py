@@ -156,15 +156,16 @@ def test_a_share_of_the_time(monkeypatch, processors):
     """Engine ``auto`` compiles when that takes a share of the time that the function took, not before: in the launch, or in a
     thread beside it."""
     monkeypatch.setattr("warpsim.native.tiering.engine.HOT", 0.001)
-    module = warpsim.load(PTX.replace("SALT", "6"))
-    launch(module, "auto", 6)
+    salt = 20 + processors
+    module = warpsim.load(PTX.replace("SALT", f"{salt}"))
+    launch(module, "auto", salt)
     assert codes(module) == []
 
     native(module).account.interpreted = 100.0
-    launch(module, "auto", 6)
+    launch(module, "auto", salt)
     for _ in range(0 if processors == 1 else 8):
         assert compile_queue().wait(60)
-        launch(module, "auto", 6)
+        launch(module, "auto", salt)
     assert len(codes(module)) == 1
     assert 0 < native(module).account.compiled < 20
 
