@@ -127,6 +127,15 @@ def test_a_function_that_nobody_provides():
         launch(body, ".extern .func nobody(.param .b32 x);\n")
 
 
+def test_a_function_of_the_system_has_no_address():
+    """The place behind the last function is none, also where a function without a body is declared."""
+    functions = TWO + ".extern .func (.param .b32 r) vprintf(.param .b64 x, .param .b64 y);\n"
+    body = """proto: .callprototype (.reg .b32 _) _ (.reg .b32 _);
+    mov.u64 f, twice; mov.u64 a, next; max.u64 f, f, a; mov.u64 a, k; max.u64 f, f, a; add.u64 f, f, 16; call (v), f, (t), proto;"""
+    with pytest.raises(warpsim.ExecutionError, match=r"call through 0x[0-9a-f]+, which is not a function"):
+        launch(body, functions)
+
+
 def test_a_kernel_is_no_function():
     """Its address may be taken, to be launched; a call of it is named."""
     body = "P: .callprototype _ (.param .b32 _); mov.u64 f, other; call f, (t), P;"

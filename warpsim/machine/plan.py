@@ -397,7 +397,7 @@ class Image:
         self.bind = bind
         self.program = program
         self.addresses = addresses
-        self.function_numbers = {name: i for i, name in enumerate([*program.functions, *program.externs])}
+        self.function_numbers = {name: i for i, name in enumerate(program.functions)}
         self.plans: dict[str, KernelPlan] = {}
 
     @cached_property
@@ -430,7 +430,7 @@ class Image:
         """The function at a code address; None for a kernel, which cannot be called, and where there is none."""
         names = {FUNCTION_CODE + 16 * number: name for name, number in self.function_numbers.items()}
         found = names.get(address)
-        return None if found in self.program.functions and self.program.functions[found].entry else found
+        return None if found is None or self.program.functions[found].entry else found
 
     def plan(self, kernel: str) -> KernelPlan:
         """The bound kernel, made at its first launch."""
