@@ -397,7 +397,7 @@ def test_errors_where_the_shadow_executes_otherwise(guarded):
     exact = Fraction(float(tenth)) * 3 if "st" in guarded else 1 / (Fraction(float(tenth)) * 3)
 
     assert any(b.kinds["executed otherwise"] == 32 and b.instruction in guarded for b in result.accuracy.lines)
-    assert [b.exact for b in result.accuracy.stores] == [pytest.approx(float(exact), rel=1e-12)] * (
+    assert [b.exact for b in result.accuracy.stores] == [pytest.approx(float(exact), rel=1e-12, abs=0)] * (
         1 + ("st" in guarded)
     )
     assert {b.type for b in result.accuracy.stores} == {"f32"}
@@ -496,7 +496,7 @@ def test_what_a_product_in_tf32_leaves_out(taken):
     out, result = shadow(body, np.full(32, 3, np.float32), np.zeros(32, np.float32))
 
     assert out[0] != 3
-    assert result.accuracy.stores[0].exact == pytest.approx(3, rel=1e-12)
+    assert result.accuracy.stores[0].exact == pytest.approx(3, rel=1e-12, abs=0)
 
 
 def test_a_product_in_f64():
@@ -734,7 +734,7 @@ def test_stores_of_many_lanes_to_one_address(place):
 
     assert out[0] == np.sqrt(np.float32(33))
     (stored,) = [b for b in result.accuracy.stores if b.line == 11]
-    assert stored.exact == pytest.approx(float(np.sqrt(33.0)), rel=1e-12)
+    assert stored.exact == pytest.approx(float(np.sqrt(33.0)), rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize("guard", ["", "@%p1 "])
@@ -803,7 +803,7 @@ def test_reductions_in_global_memory():
     constants = sum(n * Fraction(float(np.float32(v))) for n, v in ((1, 0.3), (32, 0.1)))
 
     assert at(result, 11).stored
-    assert at(result, 11).exact == pytest.approx(float(exact), rel=1e-12)
+    assert at(result, 11).exact == pytest.approx(float(exact), rel=1e-12, abs=0)
     assert at(result, 13).exact == float(constants) != float(out[1])
 
 
@@ -892,7 +892,7 @@ def test_a_shadow_that_is_no_number_begins_anew():
     out, result = shadow(body, x, np.zeros(32, np.float32))
 
     assert out[:2].tolist() == [1, 9]
-    assert at(result, 11).largest == pytest.approx(abs(4 - 5) / 5)  # of the first, 1 + 0 begins anew
+    assert at(result, 11).largest == pytest.approx(abs(4 - 5) / 5, abs=0)  # of the first, 1 + 0 begins anew
     assert at(result, 12).largest == 1  # 1 + 1, and 4 + 3 for 9
     assert (result.accuracy.stores[0].value, result.accuracy.stores[0].exact) == (1, 2)
 
@@ -906,7 +906,7 @@ def test_registers_that_change_their_type():
     out, result = shadow(body, x, np.zeros(32, np.float32))
 
     assert [b.line for b in result.accuracy.stores] == [12]
-    assert result.accuracy.stores[0].exact == pytest.approx(2 / 3, rel=1e-12)
+    assert result.accuracy.stores[0].exact == pytest.approx(2 / 3, rel=1e-12, abs=0)
     assert out[0] != np.float32(2 / 3)
 
 
