@@ -253,3 +253,27 @@ def test_memory_is_given_back():
     gc.collect()
 
     assert gone() is None
+
+
+def test_the_time_of_a_launch_that_gives_up(straight):
+    """It takes the device as long as any launch: what gave up takes no time of its own."""
+    gpu, other = Gpu(ADD), Gpu(ADD)
+    gpu.often(on_finding="collect")
+    for each in (gpu, other):
+        each.x = each.device.array(np.zeros(100, np.uint32))
+
+    found = gpu.launch(on_finding="collect")
+
+    assert straight[-1] is False
+    assert found[-1] == other.launch(on_finding="collect", engine="interpreter")[-1]
+
+
+@pytest.mark.parametrize("options", [{"cluster": 1}, {"cluster": (1, 1, 1)}, {"checks": {"out-of-bounds"}}], ids=str)
+def test_options_that_are_no_keys(straight, options):
+    """A launch in clusters, or with a set of rules, is found again by what they mean, and pushes no other out."""
+    gpu = Gpu(ADD)
+    gpu.often(**options)
+
+    gpu.launch(**options)
+
+    assert straight[-1:] == [True]

@@ -78,10 +78,16 @@ class LaunchOptions:
             keeps=options.keeps,
         )
         self._check(plan, device, grid, block, shared_mem)
-        if plain:
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            self._known[key] = plan, settings
+        if order is not None:
+            return settings
+        if not plain:  # found by what it means: the settings of the same launch are the same object
+            key = device.target, grid, block, settings
+            known = self._known.get(key)
+            if known is not None and known[0] is plan:
+                return known[1]
+        if len(self._known) >= KNOWN:
+            self._known.clear()
+        self._known[key] = plan, settings
         return settings
 
     # ---- limits ------------------------------------------------------------------------------
