@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
 from typing import NamedTuple
 
 from warpsim.errors import Span
@@ -203,7 +202,7 @@ class Reading:
             else:
                 done = _end(self.texts, at)
                 self._odd("\n".join(self.texts[at:done]), "\n".join(marked[at - first : done - first]), at)
-        self.statements = [node for node in dict.fromkeys(map(itemgetter(0), code)) if isinstance(node, Statement)]
+        self.statements = list(dict.fromkeys([node for node, *_ in code if isinstance(node, Statement)]))
         targets = {value for statement in self.statements for value in statement.values if isinstance(value, str)}
         if not all(isinstance(scope.labels.get(name), Label) for name in targets):
             raise Unusual

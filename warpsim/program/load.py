@@ -19,7 +19,8 @@ LONG = 0.003
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Disable automatic collection inside the context: it would scan everything made so far, and find nothing."""
+    """Disable automatic collection inside the context: it would scan everything made so far, and find nothing. What was made counts
+    as old behind it."""
     if not gc.isenabled():
         yield
         return
@@ -27,6 +28,9 @@ def no_collection() -> Iterator[None]:
     try:
         yield
     finally:
+        if not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()
 
 
