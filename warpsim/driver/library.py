@@ -127,12 +127,14 @@ def _make(home: Path, python: str) -> None:
 
 
 def _compile(work: Path, name: str, library: str, python: str, more: tuple[str, ...]) -> None:
-    script = work / "versions"
+    script, made = work / "versions", work / f"{library}.o"
     script.write_text(f"{name} {{ global: *; }};\n", encoding="utf-8")
     versioned = (f"-Wl,--version-script={script}",) if library not in ("cuda", "nvml") else ()
-    words = ["-O0", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{name}", *versioned, *more]
-    words += [f'-DLIBRARY="{library}"', f'-DCALLS="{library}.h"', f'-DPYTHON_LIBRARY="{python}"', f"-I{work}"]
-    _run(*words, str(SOURCES / "shim.c"), "-o", str(work / name), "-lpthread", "-ldl")
+    if not made.exists():
+        words = [f'-DLIBRARY="{library}"', f'-DCALLS="{library}.h"', f'-DPYTHON_LIBRARY="{python}"', f"-I{work}"]
+        words += ["-O0", "-fPIC", "-fvisibility=hidden", *more]
+        _run("-c", *words, str(SOURCES / "shim.c"), "-o", str(made))
+    _run("-shared", f"-Wl,-soname,{name}", *versioned, str(made), "-o", str(work / name), "-lpthread", "-ldl")
 
 
 def _run(*words: str) -> None:

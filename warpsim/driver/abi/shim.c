@@ -153,6 +153,23 @@ static u function_at(int number)
     return table[number];
 }
 
+enum { MOST = 16 }; /* arguments */
+static u call(int at, u caller, const u *a) /* once for all functions: compiling it in each took most of the time */
+{
+    int found = enter();
+    if (found == FAILED)
+        return text_or(names[at], "the simulator did not start", 3);
+    if (found == LATE)
+        return late(names[at], a);
+    Held held = hold();
+    table[CALLER] = caller;
+    u (*function)(u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, u) = /* it does not look at those that it does not have */
+        (u(*)(u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, u))function_at(at);
+    u result = let_go(held, function(a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15], a[16]));
+    leave();
+    return result;
+}
+
 #define P0 void
 #define P1 u a
 #define P2 P1, u b
@@ -189,18 +206,7 @@ static u function_at(int number)
 #define A16 A15, p
 #define EXPORT __attribute__((visibility("default")))
 #define CALL(n, name) \
-    EXPORT u name(P##n) { \
-        int found = enter(); \
-        if (found == FAILED) \
-            return text_or(#name, "the simulator did not start", 3); \
-        if (found == LATE) \
-            return late(#name, (const u[]){0, A##n}); \
-        Held held = hold(); \
-        table[CALLER] = (u)(uintptr_t)__builtin_return_address(0); \
-        u result = let_go(held, ((u(*)(P##n))function_at(AT_##name))(A##n)); \
-        leave(); \
-        return result; \
-    }
+    EXPORT u name(P##n) { return call(AT_##name, (u)(uintptr_t)__builtin_return_address(0), (const u[1 + MOST]){0, A##n}); }
 #include CALLS
 #undef CALL
 
