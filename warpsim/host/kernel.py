@@ -29,6 +29,7 @@ from warpsim.layout.textures import KINDS
 from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.engine import Progress, opcodes_of, run
 from warpsim.machine.fidelity import Executed, Fidelity
+from warpsim.machine.hooks import Listener
 from warpsim.machine.plan import Image, KernelPlan
 from warpsim.machine.state.global_memory import CONST_ADDRESS, SHARED_WINDOW
 from warpsim.machine.state.launch import Dims, LaunchState, Settings
@@ -139,20 +140,46 @@ def result_of(
     )
 
 
+ELSEWHERE = 4096
+"""Fewer threads take the interpreter hardly longer beside those that are seen from near than without."""
+
+
 def _run_whole(
     state: LaunchState,
-    looking: Sequence[Watcher],
+    watchers: Sequence[Watcher],
+    own: Sequence[Watcher],
     stdout: Callable[[str], object],
     progress: Progress | None,
     engine: str,
-    *,
-    joins: bool,
 ) -> CompiledEngine | DeferredEngine | None:
-    """Run a launch in one piece; returns the code that it ran."""
-    seeing, timing = [*watchers_of(state), *looking], defaults.current.timing
-    code = compiled_for(engine, seeing, state, joins=joins)
+    """Run a launch in one piece, seen by a user's ``watchers`` and by ``own`` ones; returns the code that it ran."""
+    rules, timing = watchers_of(state), defaults.current.timing
+    seeing: Sequence[Listener] = [*rules, *watchers, *own]
+    elsewhere = _elsewhere(state, watchers) if watchers and timing is None else None
+    if elsewhere is not None:
+        joins = all(one is not watcher for one, watcher in zip(elsewhere, watchers, strict=True))
+        code = compiled_for(engine, others := [*rules, *elsewhere, *own], state, joins=joins)
+        run(state, others, stdout, progress, code, seeing)
+        return code
+    code = compiled_for(engine, seeing, state, joins=not watchers)
     (run if timing is None else timing.run)(state, seeing, stdout, progress, code)
     return code
+
+
+def _elsewhere(state: LaunchState, watchers: Sequence[Watcher]) -> list[Listener] | None:
+    """What listens to the CTAs that no watcher sees from near (`Watcher.from_near`); None unless these may run apart from others."""
+    found = [watcher.from_near(state) for watcher in watchers]
+    parts = [one[0] for one in found if one is not None]
+    if not parts or state.schedule is not None:
+        return None
+    from warpsim.parallel.divide import kept_together
+
+    near, (x, y, z) = np.unique(np.concatenate(parts)), state.block
+    few = (state.n_ctas - len(near)) * x * y * z < ELSEWHERE
+    if few or kept_together(state.plan, cooperative=state.settings.cooperative) is not None:
+        return None
+    state.near = near
+    return [watcher if one is None else one[1] for watcher, one in zip(watchers, found, strict=True)]
 
 
 def _divided(
@@ -319,9 +346,10 @@ class Kernel:
                     if straight is None or not straight.run(given.params):
                         state = state if straight is None else given.begin(device)
                         accuracy = accuracy_of(shadow, state.settings.checks)
-                        looking = [*watchers, *([profiler] if profiler else []), *([accuracy] if accuracy else [])]
-                        if pool is None or looking or not _divided(state, pool, n_workers, stdout, progress, engine):
-                            code = _run_whole(state, looking, stdout, progress, engine, joins=not watchers)
+                        own = [*([profiler] if profiler else []), *([accuracy] if accuracy else [])]
+                        parts = None if watchers or own else pool
+                        if parts is None or not _divided(state, parts, n_workers, stdout, progress, engine):
+                            code = _run_whole(state, watchers, own, stdout, progress, engine)
                             keep_straight(state, code if may_go_straight else None)
                 finally:
                     for listener in defaults.listeners:

@@ -142,7 +142,7 @@ class Run:
     """A running launch: its state, its watchers, and the machine of each of its batches.
 
     ``progress(instructions, finished CTAs, all CTAs)`` is called every half second. ``compiled`` runs as many of a
-    group's steps as it can.
+    group's steps as it can. The CTAs of ``state.near`` are interpreted, seen by the watchers ``near`` in place of the others.
     """
 
     def __init__(
@@ -151,12 +151,14 @@ class Run:
         watchers: Iterable[Listener] = (),
         progress: Progress | None = None,
         compiled: Compiled | None = None,
+        near: Iterable[Listener] | None = None,
     ) -> None:
         self.state = state
         in_order = compiled is not None and compiled.runs_steps and state.schedule is None
         self.compiled = compiled if in_order else None
         self.bodies = None if compiled is None else compiled.bodies
         self.hooks = Hooks(watchers)
+        self._near_hooks = self.hooks if near is None else Hooks(near)
         self.progress = progress
         self.room = ANY
         """For how many warp-instructions compiled code may go on before the next step."""
@@ -165,7 +167,8 @@ class Run:
         seconds = state.settings.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._timed = seconds is not None or progress is not None
-        self._watched = self.hooks.step_before is not None or self.hooks.step_after is not None
+        both = self.hooks, self._near_hooks
+        self._watched = any(hooks.step_before is not None or hooks.step_after is not None for hooks in both)
         registers = self.hooks.registers_read is not None or self.hooks.registers_written is not None
         self._register_steps: dict[BoundBlock, tuple[list[Step], End]] | None = {} if registers else None
         wrapped = self.hooks.step_wrapped
@@ -176,7 +179,8 @@ class Run:
         """The machine through which the steps of a batch act."""
         found = self._machines.get(id(batch))
         if found is None:
-            found = self._machines[id(batch)] = Machine(self.state, batch, self.hooks, self.bodies)
+            hooks = self._near_hooks if batch.near else self.hooks
+            found = self._machines[id(batch)] = Machine(self.state, batch, hooks, self.bodies)
         return found
 
     # ---- rounds and turns --------------------------------------------------------------------
@@ -221,8 +225,8 @@ class Run:
         batch, state.entered = state.turns.pop(0), False
         if not machine.waits():
             transfers.finish(machine)
-            if self.hooks.batch_ended is not None:
-                self.hooks.batch_ended(machine)
+            if machine.hooks.batch_ended is not None:
+                machine.hooks.batch_ended(machine)
             state.batches = [other for other in state.batches if other is not batch]
             state.done_ctas += batch.shape.n_ctas
             state.moved = True
@@ -261,9 +265,11 @@ class Run:
         state, code = self.state, self.compiled
         if all_begun(state) or not room(state):
             return False
-        joined = 1 if code is None or state.batches or state.plan.uses.cancels else code.joined(state)
-        if code is not None and joined > 1:
-            batch, waves = next_batch(state, joined)
+        joined = 1
+        if code is not None and not (state.batches or state.pieces or state.plan.uses.cancels):
+            joined = code.joined(state)
+        batch, waves = next_batch(state, joined)
+        if code is not None and joined > 1 and not batch.near:
             machine = self._begin(batch)
             if code.run_through(machine, machine.batch.runnable[0]):
                 state.waves += waves
@@ -272,17 +278,17 @@ class Run:
                 return True
             state.batches.pop()  # these CTAs run wave by wave
             del self._machines[id(batch)]
-        batch, waves = next_batch(state)
+            batch, waves = next_batch(state)
         state.waves, state.cancelled = state.waves + waves, 0
         self._begin(batch)
         return True
 
     def _begin(self, batch: BatchState) -> Machine:
         machine = self.machine(batch)
-        if self.hooks.batch_began is not None:
-            self.hooks.batch_began(machine)
-        if self.hooks.cta_began is not None:
-            self.hooks.cta_began(machine, np.arange(batch.shape.n_ctas))
+        if machine.hooks.batch_began is not None:
+            machine.hooks.batch_began(machine)
+        if machine.hooks.cta_began is not None:
+            machine.hooks.cta_began(machine, np.arange(batch.shape.n_ctas))
         machine.start(self.state.plan.main)
         self.state.batches.append(batch)
         return machine
@@ -291,9 +297,9 @@ class Run:
 
     def _run_group(self, machine: Machine, group: Group) -> bool:  # noqa: C901  the innermost loop: no calls
         """Run a group until another comes before it; True for a pause."""
-        state, batch, watched = self.state, machine.batch, self._watched
-        before, after, compiled = self.hooks.shadowed_before, self.hooks.shadowed_after, self.compiled
-        register_steps, executed, names = self._register_steps, self.hooks.region_executed, self.hooks.shadows
+        state, batch, hooks, watched = self.state, machine.batch, machine.hooks, self._watched
+        before, after, compiled = hooks.shadowed_before, hooks.shadowed_after, None if batch.near else self.compiled
+        register_steps, executed, names = self._register_steps, hooks.region_executed, hooks.shadows
         waiting = len(batch.runnable)
         limit = machine.limit(group) if waiting else None
         plain: BoundBlock | None = None  # the block that reads no shadow from before it
@@ -419,7 +425,7 @@ class Run:
 
     def _pauses(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:
         """Report the next step, once. True if a watcher requests a pause before it, False if the group is passed on."""
-        hooks, state, instructions = self.hooks, self.state, block.instructions
+        hooks, state, instructions = machine.hooks, self.state, block.instructions
         if state.settings.by_warp and machine.spreads(group):
             machine.push(group)
             return False
@@ -435,7 +441,7 @@ class Run:
 
     def _stepped(self, machine: Machine, group: Group, block: BoundBlock, stop: int) -> bool | None:
         """Report a finished step and the next one, as `_pauses` does, unless compiled code may begin there."""
-        hooks = self.hooks
+        hooks = machine.hooks
         if hooks.step_after is not None:
             hooks.step_after(machine, group, block.instructions[group.at])
         group.at += 1
@@ -491,10 +497,11 @@ def run(
     stdout: Callable[[str], object] = lambda text: None,
     progress: Progress | None = None,
     compiled: Compiled | None = None,
+    near: Iterable[Listener] | None = None,
 ) -> None:
     """Run a launch to its end; memory holds what was written even if this raises. Printed text goes to ``stdout``."""
     try:
-        Run(state, watchers, progress, compiled).advance()
+        Run(state, watchers, progress, compiled, near).advance()
     finally:
         state.memory.nanoseconds += state.now
         state.release()

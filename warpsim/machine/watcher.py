@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from warpsim.errors import Finding
     from warpsim.machine.asynchrony.wgmma import RegisterAccesses
     from warpsim.machine.collectives import Members
-    from warpsim.machine.hooks import RegionAccesses, RegionCounts
+    from warpsim.machine.hooks import Listener, RegionAccesses, RegionCounts
     from warpsim.machine.machine import Machine
     from warpsim.machine.memory.addresses import Extent, RowProblem
     from warpsim.machine.plan import Issue, Step
@@ -81,6 +81,11 @@ class Watcher:
         rules and does not filter yours.
         """
         machine.fault(rule, message, group, lanes, severity=severity, advice=advice, own=True, **values)
+
+    def from_near(self, launch: LaunchState) -> tuple[Array, Listener] | None:
+        """The CTAs, by linear numbers, of which it hears every event, and what listens in its place to all others, which then may
+        run compiled; None if it listens to all. Asked before a launch whose CTAs do not communicate with each other."""
+        return None
 
     # ---- the launch --------------------------------------------------------------------------
 
@@ -436,7 +441,11 @@ class Watcher:
         """Boxes of a tensor cannot be copied, because of ``problem``; a GPU ends the launch."""
 
 
-EVENTS = tuple(name for name, value in vars(Watcher).items() if name[0] != "_" and callable(value) and name != "report")
+EVENTS = tuple(
+    name
+    for name, value in vars(Watcher).items()
+    if name[0] != "_" and callable(value) and name not in ("report", "from_near")
+)
 for _name in EVENTS:
     setattr(Hooks, _name, None)
 

@@ -9,7 +9,8 @@ import numpy as np
 from warpsim.layout.tensor_memory import COLUMNS, LANES
 from warpsim.machine.selection import shape_of
 from warpsim.machine.state.batch import BatchState
-from warpsim.machine.state.launch import BATCH_BYTES, Dims, LaunchState
+from warpsim.machine.state.launch import BATCH_BYTES, Dims, LaunchState, Rectangle
+from warpsim.machine.values import Array
 
 RESIDENT = 4
 """A kernel that cancels launches finds one of so many clusters running; the others are left to cancel."""
@@ -20,8 +21,21 @@ TENSOR_BYTES = 2 * 4 * LANES * COLUMNS
 
 
 def next_batch(state: LaunchState, most: int = 1) -> tuple[BatchState, int]:
-    """The CTAs that begin next, a rectangle of the grid, and how many waves these are: ``most``, if they make one. Some must be
-    left (`all_begun`)."""
+    """The CTAs that begin next, a rectangle of the grid, and how many waves these are: ``most``, if they make one, and none of
+    them is to be seen from near. Some must be left (`all_begun`). Of a wave that has such CTAs, these begin first, by themselves."""
+    if state.pieces:
+        return _batch(state, state.pieces.pop(0)), 0
+    place, waves = _next_waves(state, most)
+    if state.near is not None and len(_near(state, place)):
+        place, waves = _next_waves(state, 1)
+        if len(numbers := _near(state, place)):
+            place, *state.pieces = _pieces(state, place, numbers)
+            return _batch(state, place, near=True), waves
+    return _batch(state, place), waves
+
+
+def _next_waves(state: LaunchState, most: int) -> tuple[Rectangle, int]:
+    """Where the next CTAs lie in the grid, and how many waves these are."""
     gx, rows = state.grid[0], state.grid[1] * state.grid[2]
     width, height, across, count = wave_of(state)
     last = count if state.last_wave is None else state.last_wave
@@ -35,14 +49,49 @@ def next_batch(state: LaunchState, most: int = 1) -> tuple[BatchState, int]:
         height *= waves
     else:
         width *= waves
-    axes = state.block[1] * state.block[2], state.block[0], min(height, rows - row), min(width, gx - column)
+    return (row, column, min(height, rows - row), min(width, gx - column)), waves
+
+
+def _batch(state: LaunchState, place: Rectangle, *, near: bool = False) -> BatchState:
+    """The CTAs of a part of the grid."""
+    row, column, height, width = place
+    gx, axes = state.grid[0], (state.block[1] * state.block[2], state.block[0], height, width)
     if state.shape is None or state.shape.extents != axes:
         state.shape = shape_of(*axes)
     shape = state.shape
     numbers = np.arange(column, column + shape.extents[3])
     if row or shape.extents[2] > 1:
         numbers = (np.arange(row, row + shape.extents[2])[:, None] * gx + numbers).reshape(-1)
-    return BatchState.of(shape, numbers, state.shared_size, state.local_size), waves
+    batch = BatchState.of(shape, numbers, state.shared_size, state.local_size)
+    batch.near = near
+    return batch
+
+
+def _near(state: LaunchState, place: Rectangle) -> Array:
+    """Those of the CTAs to be seen from near that lie in a part of the grid."""
+    assert state.near is not None
+    row, column, height, width = place
+    y, x = np.divmod(state.near, state.grid[0])
+    return state.near[(row <= y) & (y < row + height) & (column <= x) & (x < column + width)]
+
+
+def _pieces(state: LaunchState, place: Rectangle, numbers: Array) -> list[Rectangle]:
+    """A part of the grid as the rectangle of whole clusters around these CTAs of it, and those that are left."""
+    row, column, height, width = place
+    cx, cy, cz = state.cluster
+    step = state.grid[1] * cz if cz > 1 else cy
+    y, x = np.divmod(numbers, state.grid[0])
+    top, bottom = int(y.min()) // step * step, (int(y.max()) // step + 1) * step
+    left, right = int(x.min()) // cx * cx, (int(x.max()) // cx + 1) * cx
+    bottom, right = min(bottom, row + height), min(right, column + width)
+    around = [
+        (top, left, bottom - top, right - left),
+        (row, column, top - row, width),
+        (top, column, bottom - top, left - column),
+        (top, right, bottom - top, column + width - right),
+        (bottom, column, row + height - bottom, width),
+    ]
+    return [piece for piece in around if piece[2] and piece[3]]
 
 
 def waves_of(state: LaunchState) -> int:
@@ -52,7 +101,7 @@ def waves_of(state: LaunchState) -> int:
 
 def all_begun(state: LaunchState) -> bool:
     """Whether every batch of a launch has begun."""
-    return state.waves >= (wave_of(state)[3] if state.last_wave is None else state.last_wave)
+    return not state.pieces and state.waves >= (wave_of(state)[3] if state.last_wave is None else state.last_wave)
 
 
 def wave_of(state: LaunchState) -> tuple[int, int, int, int]:

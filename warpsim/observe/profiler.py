@@ -292,29 +292,23 @@ class Profiler(Watcher):
             if key not in self._costs:
                 lanes = warp_rows(group, access.place, None)
                 self._costs[key] = selection, cost_of(lanes, access.space, access.nbytes)
-            self._count(machine, group, entry, access, at.base, self._costs[key][1], None)
+            self._count(machine, group, entry, access, self._costs[key][1], None)
         else:
             lanes = warp_rows(group, access.place, access.active)
-            cost = cost_of(lanes, access.space, access.nbytes)
-            self._count(machine, group, entry, access, int(lanes.address.reshape(-1)[0]), cost, lanes)
+            self._count(machine, group, entry, access, cost_of(lanes, access.space, access.nbytes), lanes)
         self._since += time.perf_counter_ns() - started
 
     def _count(
-        self,
-        machine: Machine,
-        group: Group,
-        entry: Entry,
-        access: MemoryAccess,
-        first: int,
-        cost: Cost,
-        lanes: Lanes | None,
+        self, machine: Machine, group: Group, entry: Entry, access: MemoryAccess, cost: Cost, lanes: Lanes | None
     ) -> None:
-        """Count an access; ``first`` is its first address. Without ``lanes`` all take part."""
+        """Count an access. Without ``lanes`` all take part."""
         counts, nbytes = entry.counts, cost.lanes * access.nbytes
         if access.space == "local":
             counts.local_bytes += nbytes
         elif access.space == "global":
-            if first < PARAM_WINDOW:  # constants and parameters have caches of their own
+            if (
+                access.allocation is None or access.allocation.start < PARAM_WINDOW
+            ):  # constants and parameters have caches of their own
                 counts.global_bytes += nbytes
                 counts.sectors += cost.sectors
                 counts.global_accesses += self._new("global", cost, lanes)
@@ -328,7 +322,7 @@ class Profiler(Watcher):
         started = time.perf_counter_ns()
         lanes = warp_rows(group, access.place, access.active, of_rows=True)
         cost = cost_of(lanes, "shared", access.nbytes)
-        self._count(machine, group, self._entry(group.instruction), access, 0, cost, lanes)
+        self._count(machine, group, self._entry(group.instruction), access, cost, lanes)
         self._since += time.perf_counter_ns() - started
 
     def _banks(

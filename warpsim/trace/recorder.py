@@ -9,13 +9,15 @@ import numpy as np
 
 from warpsim.errors import Finding, LaunchError, shown
 from warpsim.isa.traits import Mbarrier
+from warpsim.machine.hooks import Listener
 from warpsim.machine.machine import Machine
-from warpsim.machine.plan import Issue
+from warpsim.machine.plan import BoundBlock, Issue
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array, Place
 from warpsim.machine.watcher import MemoryAccess
-from warpsim.observe.profiler import Profiler
+from warpsim.observe.profiler import Entry, Profiler
 from warpsim.program.program import Instruction
 from warpsim.trace.document import Trace
 from warpsim.trace.rows import Flights, Rows, Waits
@@ -81,6 +83,18 @@ class Touches:
                 self.marks.append(mark)
 
 
+class _Elsewhere(Profiler):
+    """Counts what CTAs do that a tracer does not show, and tells it of their findings."""
+
+    def __init__(self, tracer: Tracer, entries: dict[int, Entry], blocks: dict[BoundBlock, list[int]]) -> None:
+        super().__init__()
+        self._tracer, self._entries, self._blocks = tracer, entries, blocks
+
+    def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
+        """Report a finding to the tracer."""
+        self._tracer.finding(machine, group, finding)
+
+
 CTAS = 4
 STEPS = 1_000_000
 
@@ -112,11 +126,20 @@ class Tracer(Profiler):
 
     # ---- the launch --------------------------------------------------------------------------
 
+    def from_near(self, launch: LaunchState) -> tuple[Array, Listener] | None:
+        """The CTAs shown, and what counts the others."""
+        if type(self) is not Tracer:
+            return None  # it may hear more of all CTAs
+        return self._choose(launch).ctas, _Elsewhere(self, self._entries, self._blocks)
+
     def batch_began(self, machine: Machine) -> None:
         """Choose the CTAs when the first batch begins."""
         super().batch_began(machine)
+        self._choose(machine.launch)
+
+    def _choose(self, launch: LaunchState) -> Rows:
+        self._launch = launch
         if self._rows is None:
-            launch = machine.launch
             gx, gy, gz = launch.grid
             if isinstance(self._chosen, int):
                 ctas: Sequence[int] = range(max(min(self._chosen, launch.n_ctas), 1))
@@ -130,6 +153,7 @@ class Tracer(Profiler):
             self._waits = Waits(len(self._rows.ctas) * self._rows.per_cta)
             self._touches = Touches(launch.shared_size, self._rows)
             self._flights = Flights(self._rows)
+        return self._rows
 
     @property
     def began(self) -> bool:

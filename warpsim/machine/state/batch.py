@@ -172,6 +172,8 @@ class BatchState:
     """Number of threads that have not exited, and per warpgroup."""
     notes: Notes = attrs.field(factory=no_notes)
     """What watchers know about the batch."""
+    near: bool = False
+    """Whether it has the CTAs that listeners of their own see."""
 
     def groups(self) -> list[Group]:
         """All groups except the running one."""

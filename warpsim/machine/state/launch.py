@@ -18,6 +18,7 @@ from warpsim.machine.state.global_memory import PARAM_ADDRESS, GlobalMemory
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Notes, no_notes
 from warpsim.machine.state.schedule import Schedule
+from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
 from warpsim.records import define, frozen
 
@@ -84,6 +85,8 @@ def load(plan: KernelPlan, data: bytes) -> object:
 
 BATCH_BYTES = 1 << 28
 Dims = tuple[int, int, int]
+Rectangle = tuple[int, int, int, int]
+"""CTAs of a grid: the first row (along y, and z), the first in it, how many rows, and how many in each."""
 
 
 @frozen
@@ -150,6 +153,10 @@ class LaunchState:
     """The axes of the batch begun last."""
     last_wave: int | None = None
     """Where a part of a launch ends: no batch from this number on begins; None for all."""
+    near: Array | None = None
+    """Linear numbers of the CTAs that listeners of their own see (`warpsim.machine.engine.Run`); none of them communicates with others."""
+    pieces: list[Rectangle] = attrs.field(factory=list)
+    """What has not begun of the wave that began last."""
     started: bool = False
     turns: list[BatchState] = attrs.field(factory=list)
     entered: bool = False

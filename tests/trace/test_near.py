@@ -1,0 +1,255 @@
+"""The CTAs that a trace shows are interpreted by themselves, the others run as in any launch: the trace is that of all CTAs side by
+side, and so are the profile and the bits."""
+
+import contextlib
+import io
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+import warpsim
+import warpsim.host.kernel as kernel_module
+from ptx_text import module_head
+from random_kernels import WORDS, kernel
+from warpsim.host.cases import run_case
+from warpsim.machine.engine import Run
+from warpsim.parallel import divide
+from warpsim.trace import Tracer
+
+pytest.importorskip("llvmlite", reason="the extra jit is not installed")
+
+
+def recorded(tracer):
+    """All that a trace has, but for times, so that it can be compared."""
+    trace = tracer.trace()
+    where = [(i.span.line, i.span.column) for i in trace.instructions]
+    lines = [(line.number, attrs.evolve(line.counts, seconds=0.0), line.conflict) for line in trace.profile.lines]
+    return {
+        "warps": trace.warps,
+        "steps": [where[number] for number in trace.steps],
+        "runs": [(first, last, trace.crews[crew]) for first, last, crew in trace.runs],
+        "waits": trace.waits,
+        "flights": [attrs.evolve(f, instruction=where[f.instruction]) for f in trace.flights],
+        "marks": trace.marks,
+        "findings": [str(finding) for _, finding in trace.findings],
+        "lines": lines,
+    }
+
+
+def traced(launch, monkeypatch, *, apart=True, **tracing):
+    """The trace of a launch, or how it ends; with the CTAs ``apart``, however few they are, or all side by side."""
+    tracer = Tracer(**tracing)
+    with monkeypatch.context() as patched:
+        patched.setattr(kernel_module, "ELSEWHERE", 0)
+        if not apart:
+            patched.setattr(divide, "kept_together", lambda plan, *, cooperative: "this test")
+        try:
+            left = launch(watchers=[tracer], engine="compiled" if apart else "interpreter")
+        except warpsim.ExecutionError as problem:
+            return str(problem)
+    return left, recorded(tracer)
+
+
+def launch_of(seed):
+    """A launch of a random kernel, which returns what it leaves in memory."""
+    made = kernel(seed)
+
+    def launch(**options):
+        given = np.random.default_rng(1).integers(0, 1 << 32, 4 * WORDS, dtype=np.uint64).astype(np.uint32)
+        work, out = np.zeros(WORDS, np.uint32), np.zeros(made.grid * made.block[0] * made.block[1], np.uint32)
+        options |= {"checks": made.checks, "on_finding": "collect", "max_instructions": 3_000_000}
+        cluster = (made.cluster,) if made.cluster else None
+        with contextlib.redirect_stdout(io.StringIO()):
+            warpsim.load(made.text)["k"]((made.grid,), made.block, (given, work, out), cluster=cluster, **options)
+        return work.tobytes(), out.tobytes()
+
+    return launch
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """Whatever can be compiled is."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+
+
+@pytest.fixture
+def batches(monkeypatch):
+    """The CTAs of each batch, and whether they were seen from near, as they begin."""
+    begun, begin = [], Run._begin
+
+    def noted(self, batch):
+        begun.append((batch.near, batch.ctas.tolist()))
+        return begin(self, batch)
+
+    monkeypatch.setattr(Run, "_begin", noted)
+    return begun
+
+
+@pytest.mark.parametrize("seed", [30, *(pytest.param(seed, marks=pytest.mark.long) for seed in (17, 31))])
+def test_random_kernels(seed, monkeypatch, batches):
+    """One CTA by itself, interpreted, and machine code for the others leave what all CTAs side by side leave."""
+    together = traced(launch_of(seed), monkeypatch, apart=False, ctas=1)
+
+    assert [near for near, _ in batches] == [False]
+    assert traced(launch_of(seed), monkeypatch, ctas=1) == together
+    assert any(near for near, _ in batches)
+
+
+@pytest.mark.long
+def test_many_random_kernels(monkeypatch, batches):
+    """The same for more kernels, of which most have several CTAs that may run apart."""
+    wrong = [
+        seed
+        for seed in range(1000, 1300)
+        if traced(launch_of(seed), monkeypatch, ctas=1) != traced(launch_of(seed), monkeypatch, apart=False, ctas=1)
+    ]
+
+    assert not wrong
+    assert sum(near for near, _ in batches) > 100
+
+
+PROGRAMS = Path(__file__).parent.parent.parent / "programs"
+
+
+@pytest.mark.parametrize(
+    ("program", "ctas"),
+    [
+        ("transpose", [(1, 0, 0)]),
+        ("gemm_multicast", 1),
+        *(
+            pytest.param(name, 1, marks=pytest.mark.long)
+            for name in ("reduce_shfl", "cluster_reduce", "flash_attention")
+        ),
+    ],
+)
+def test_recorded_programs(program, ctas, monkeypatch, batches):
+    """Barriers, clusters, copies and wgmma."""
+
+    def launch(**options):
+        return run_case(PROGRAMS / program, **options).ok
+
+    together = traced(launch, monkeypatch, apart=False, ctas=ctas)
+
+    assert together[0]
+    assert traced(launch, monkeypatch, ctas=ctas) == together
+    assert any(near for near, _ in batches)
+
+
+GRID = (
+    module_head("sm_90a")
+    + """
+.visible .entry k(.param .u64 out) { .reg .b32 %x, %y, %z, %nx, %ny, %t; .reg .b64 %out; .reg .pred %p;
+ld.param.u64 %out, [out]; mov.u32 %x, %ctaid.x; mov.u32 %y, %ctaid.y; mov.u32 %z, %ctaid.z; mov.u32 %nx, %nctaid.x;
+mov.u32 %ny, %nctaid.y; mad.lo.u32 %y, %z, %ny, %y; mad.lo.u32 %x, %y, %nx, %x; mov.u32 %t, %tid.x;
+mad.lo.u32 %t, %x, 32, %t; mad.wide.u32 %out, %t, 4, %out; @DOUBT@ st.global.u32 [%out], %x; ret; }
+"""
+)
+
+
+def numbers(grid, ctas, batches, **options):
+    """Which CTAs were seen from near, after a look at what all of them stored."""
+    n = grid[0] * grid[1] * grid[2]
+    out = np.full((n, 32), 99, np.uint32)
+    tracer = Tracer(ctas)
+    kernel = warpsim.load(GRID.replace("@DOUBT@", ""))["k"]
+    result = kernel(grid, (32,), (out,), watchers=[tracer], engine="compiled", **options)
+
+    assert np.array_equal(out, np.arange(n)[:, None].repeat(32, 1))
+    assert sorted(cta for _, some in batches for cta in some) == list(range(n))
+    assert tracer.trace().profile.total.executions == result.instructions
+    return [some for near, some in batches if near]
+
+
+@pytest.mark.parametrize(
+    ("grid", "cluster", "ctas", "expected"),
+    [
+        ((7, 1, 1), None, 4, [[0, 1, 2, 3]]),
+        ((3, 4, 1), None, 4, [[0, 1, 2, 3, 4, 5]]),
+        ((5, 3, 2), None, [(2, 1, 0), (3, 2, 0)], [[7, 8, 12, 13]]),
+        ((5, 3, 2), None, [(4, 2, 1)], [[29]]),
+        ((4, 4, 1), (2, 2, 1), [(2, 1, 0)], [[2, 3, 6, 7]]),
+        ((2, 2, 4), (1, 1, 2), [(1, 0, 2)], [[9, 11, 13, 15]]),
+    ],
+)
+def test_the_rectangle_around(grid, cluster, ctas, expected, batches, monkeypatch):
+    """The CTAs shown begin as the smallest rectangle of whole clusters; all the others begin, too, each once."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+
+    assert numbers(grid, ctas, batches, cluster=cluster) == expected
+
+
+def test_later_waves(batches, monkeypatch):
+    """CTAs of several waves are seen from near, each when its wave begins."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+
+    assert numbers((64, 1, 1), [(1, 0, 0), (30, 0, 0), (31, 0, 0)], batches, batch_threads=256) == [[1], [30, 31]]
+
+
+def test_few_others(batches):
+    """Where few threads are not shown, all run side by side."""
+    assert numbers((7, 1, 1), 4, batches) == []
+
+
+def test_a_finding_elsewhere(batches, monkeypatch):
+    """A finding of a CTA that is not shown is in the trace, and ends the launch as in any."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+    text = GRID.replace("@DOUBT@", "setp.eq.u32 %p, %x, 6; @%p add.u64 %out, %out, 1;")
+    tracer = Tracer(1)
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        warpsim.load(text)["k"]((9,), (32,), (np.zeros(9 * 32, np.uint32),), watchers=[tracer], engine="compiled")
+    ((step, finding),) = tracer.trace().findings
+
+    assert (caught.value.findings[0].rule, finding.rule, finding.cta) == ("misaligned", "misaligned", (6, 0, 0))
+    assert step == len(tracer.trace().steps) - 1
+
+
+def test_a_watcher_of_all(batches, monkeypatch):
+    """A watcher beside the tracer, and one that adds to it, hear of every CTA."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+
+    class Steps(warpsim.Watcher):
+        """Counts warps."""
+
+        count = 0
+
+        def step_before(self, machine, group, instruction):
+            """One more step."""
+            self.count += group.selection.n_warps
+
+    class More(Tracer):
+        """A tracer that counts stores."""
+
+        stores = 0
+
+        def memory_accessed(self, machine, group, access):
+            """One more access."""
+            super().memory_accessed(machine, group, access)
+            self.stores += group.selection.n_warps * access.writes
+
+    steps, more, kernel = Steps(), More(1), warpsim.load(GRID.replace("@DOUBT@", ""))["k"]
+    result = kernel((9,), (32,), (np.zeros(9 * 32, np.uint32),), watchers=[Tracer(1), steps], engine="compiled")
+    kernel((9,), (32,), (np.zeros(9 * 32, np.uint32),), watchers=[more], engine="compiled")
+
+    assert steps.count == result.instructions
+    assert more.stores == 9
+
+
+def test_a_profile_of_parts_of_warps():
+    """Loads of constants are not counted where the first lane of a warp is elsewhere."""
+    text = (
+        module_head("sm_90a")
+        + """
+.const .align 4 .u32 table[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+.visible .entry k(.param .u64 out) { .reg .b32 %t, %v; .reg .b64 %out, %a, %d; .reg .pred %p;
+ld.param.u64 %out, [out]; mov.u32 %t, %tid.x; setp.eq.u32 %p, %t, 0; @%p ret;
+and.b32 %v, %t, 7; mul.wide.u32 %d, %v, 4; mov.u64 %a, table; add.u64 %a, %a, %d; ld.const.u32 %v, [%a];
+mad.wide.u32 %out, %t, 4, %out; st.global.u32 [%out], %v; ret; }
+"""
+    )
+    out = np.zeros(32, np.uint32)
+    profile = warpsim.load(text)["k"]((1,), (32,), (out,), profile=True, engine="interpreter").profile
+
+    assert out[1:].tolist() == [(t & 7) + 1 for t in range(1, 32)]
+    assert profile.total.global_bytes == 31 * 4
