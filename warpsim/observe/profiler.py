@@ -29,6 +29,8 @@ from warpsim.report.profile import Conflict, Counts, Line, Profile
 
 BANKS = 32
 """Number of banks, of 4 bytes each."""
+COMPARED, KEPT = 4096, 512
+"""The costs of so many accesses by at most so many lanes are kept."""
 LINE = 128
 """Addresses as far apart are alike: they are in the same bank, and as far from the begin of a sector."""
 SECTOR_BITS = 5
@@ -131,10 +133,10 @@ def sectors(lanes: Lanes) -> int:
 
 @frozen(eq=False)
 class Cost:
-    """What an access costs in the memory system: ``rows`` of warps and how many CTAs each stands for, lanes, and in global memory
-    sectors, in shared memory pieces, passes, and the ``most`` of a piece."""
+    """What an access costs in the memory system: which rows of warps have a lane ``here`` and how many CTAs each stands for, lanes,
+    and in global memory sectors, in shared memory pieces, passes, and the ``most`` of a piece."""
 
-    rows: int
+    here: Array
     weight: int
     lanes: int
     sectors: int = 0
@@ -145,7 +147,8 @@ class Cost:
 
 def cost_of(lanes: Lanes, space: str, nbytes: int) -> Cost:
     """What lanes cost that access so many bytes each of a state space."""
-    rows, weight, count = len(lanes.here), lanes.weight, int(np.count_nonzero(lanes.here)) * lanes.weight
+    rows: Array = np.asarray(lanes.here.any(axis=1))
+    weight, count = lanes.weight, int(np.count_nonzero(lanes.here)) * lanes.weight
     if space == "global":
         return Cost(rows, weight, count, sectors(lanes))
     if space == "local":
@@ -184,7 +187,7 @@ class Profiler(Watcher):
         self._guard: tuple[Entry, int] | None = None
         self._reached: dict[str, Array] = {}
         self._costs: dict[tuple[object, ...], tuple[Selection, Cost]] = {}
-        """Of accesses at affine addresses by all lanes, by what decides them; with the threads, whose identity is part of that."""
+        """By what decides them; with the threads, whose identity is part of that."""
 
     def _entry(self, instruction: Instruction) -> Entry:
         found = self._entries.get(id(instruction))
@@ -285,65 +288,68 @@ class Profiler(Watcher):
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Count bytes, bank passes and sectors."""
-        started = time.perf_counter_ns()
-        entry, at, selection = self._entry(group.instruction), access.at, group.selection
-        if type(at) is Affine and access.active is None:
-            key = id(selection), at.strides, at.extents, at.base % LINE, access.nbytes, access.space
-            if key not in self._costs:
-                lanes = warp_rows(group, access.place, None)
-                self._costs[key] = selection, cost_of(lanes, access.space, access.nbytes)
-            self._count(machine, group, entry, access, self._costs[key][1], None)
-        else:
-            lanes = warp_rows(group, access.place, access.active)
-            self._count(machine, group, entry, access, cost_of(lanes, access.space, access.nbytes), lanes)
-        self._since += time.perf_counter_ns() - started
+        self._count(machine, group, access, of_rows=False)
 
-    def _count(
-        self, machine: Machine, group: Group, entry: Entry, access: MemoryAccess, cost: Cost, lanes: Lanes | None
-    ) -> None:
-        """Count an access. Without ``lanes`` all take part."""
+    def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """Count accesses to matrix rows in shared memory."""
+        self._count(machine, group, access, of_rows=True)
+
+    def _count(self, machine: Machine, group: Group, access: MemoryAccess, *, of_rows: bool) -> None:
+        """Count an access."""
+        started = time.perf_counter_ns()
+        entry, cost = self._entry(group.instruction), self._cost(group, access, of_rows=of_rows)
         counts, nbytes = entry.counts, cost.lanes * access.nbytes
         if access.space == "local":
             counts.local_bytes += nbytes
         elif access.space == "global":
-            if (
-                access.allocation is None or access.allocation.start < PARAM_WINDOW
-            ):  # constants and parameters have caches of their own
+            # constants and parameters have caches of their own
+            if access.allocation is None or access.allocation.start < PARAM_WINDOW:
                 counts.global_bytes += nbytes
                 counts.sectors += cost.sectors
-                counts.global_accesses += self._new("global", cost, lanes)
+                counts.global_accesses += self._new("global", cost)
         else:
             counts.shared_bytes += nbytes
-            counts.shared_accesses += self._new("shared", cost, lanes)
-            self._banks(machine, group, entry, access, cost, lanes)
-
-    def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Count accesses to matrix rows in shared memory."""
-        started = time.perf_counter_ns()
-        lanes = warp_rows(group, access.place, access.active, of_rows=True)
-        cost = cost_of(lanes, "shared", access.nbytes)
-        self._count(machine, group, self._entry(group.instruction), access, cost, lanes)
+            counts.shared_accesses += self._new("shared", cost)
+            counts.shared_pieces += cost.pieces
+            counts.shared_passes += cost.passes
+            if cost.most > (entry.conflict.passes if entry.conflict else 1):
+                self._note(
+                    machine, entry, warp_rows(group, access.place, access.active, of_rows=of_rows), access.nbytes
+                )
         self._since += time.perf_counter_ns() - started
 
-    def _banks(
-        self, machine: Machine, group: Group, entry: Entry, access: MemoryAccess, cost: Cost, lanes: Lanes | None
-    ) -> None:
-        entry.counts.shared_pieces += cost.pieces
-        entry.counts.shared_passes += cost.passes
-        if cost.most > (entry.conflict.passes if entry.conflict else 1):
-            if lanes is None:
-                lanes = warp_rows(group, access.place, None)
-            self._note(machine, entry, lanes, access.nbytes)
+    def _cost(self, group: Group, access: MemoryAccess, *, of_rows: bool) -> Cost:
+        """What an access costs; the same if all addresses are as many lines further."""
+        at, active, selection = access.at, access.active, group.selection
+        many = selection.n > COMPARED and not (type(at) is Affine and active is None)
+        key: tuple[object, ...] = ()
+        if not many:
+            if type(at) is Affine:
+                place: object = (at.strides, at.extents, at.base % LINE)
+            else:
+                array = np.asarray(at, np.int64)
+                place = array.shape, (array - (array.item(0) & -LINE)).tobytes()
+            lanes = None if active is None else (active.shape, active.tobytes())
+            key = id(selection), of_rows, place, lanes, access.nbytes, access.space
+            known = self._costs.get(key)
+            if known is not None:
+                return known[1]
+        found = warp_rows(group, access.place, active, of_rows=of_rows)
+        cost = cost_of(found, access.space, access.nbytes)
+        if not many:
+            if len(self._costs) >= KEPT:
+                self._costs.clear()
+            self._costs[key] = selection, cost
+        return cost
 
     def _note(self, machine: Machine, entry: Entry, lanes: Lanes, nbytes: int) -> None:
         """Note the worst piece of accesses."""
         row, passes, bank, words = worst(lanes, bank_passes(lanes, nbytes), nbytes)
         entry.conflict = Conflict(passes, machine.cta_at(int(lanes.columns[row])), int(lanes.warps[row]), bank, words)
 
-    def _new(self, space: str, cost: Cost, lanes: Lanes | None) -> int:
+    def _new(self, space: str, cost: Cost) -> int:
         """Count warps with a lane here but none earlier in the same step: accesses are reported per allocation."""
-        here: Array = np.ones(cost.rows, np.bool_) if lanes is None else np.asarray(lanes.here.any(axis=1))
-        known = self._reached.get(space)
+        here, known = cost.here, self._reached.get(space)
         if known is not None and known.shape == here.shape:
             here, known = here & ~known, known | here
         self._reached[space] = here if known is None else known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -12,15 +12,16 @@ from warpsim.isa.traits import Mbarrier
 from warpsim.machine.hooks import Listener
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import BoundBlock, Issue
+from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
-from warpsim.machine.values import Array, Place
+from warpsim.machine.values import Affine, Array, Place
 from warpsim.machine.watcher import MemoryAccess
 from warpsim.observe.profiler import Entry, Profiler
 from warpsim.program.program import Instruction
 from warpsim.trace.document import Trace
-from warpsim.trace.rows import Flights, Rows, Waits
+from warpsim.trace.rows import KEPT, Flights, Rows, Waits
 
 HEIGHT = 256
 """Most blocks in the picture."""
@@ -39,48 +40,102 @@ class Touches:
         self.block = 16
         while self.block * HEIGHT < size:
             self.block *= 2
-        self.marks: list[list[int]] = []
-        self._last: dict[tuple[int, int, int, int], list[int]] = {}
+        self._runs: dict[tuple[int, int, int, int], int] = {}
+        """Numbers of runs of blocks: the CTA's position, the first block, the last, and the kind of access."""
+        self._last, self._open = np.empty(0, np.int64), np.empty(0, np.int64)
+        """Of each: the last step with such an access, and the number of its last mark."""
+        self._begun: list[tuple[int, Array]] = []
+        """Steps, and the runs that marks of theirs are for."""
+        self._ends: list[tuple[Array, Array]] = []
+        """Numbers of marks that others of the same run follow, and their last steps."""
+        self._count = 0
+        self._known: dict[Hashable, Array] = {}
+        """The runs of accesses, by what decides them, of CTAs of one batch."""
+        self._batch: BatchState | None = None
 
     def touch(
         self,
         machine: Machine,
         kind: int,
-        place: Place,
+        at: Place | Affine,
         columns: Array,
         active: Array | None,
         shape: tuple[int, ...],
         now: int,
     ) -> None:
-        """Mark accesses of up to 16 bytes at each ``place``; ``place``, ``columns`` and ``active`` broadcast to
-        ``shape``."""
-        index, at, owners = self.rows.index(machine), np.asarray(place, np.int64), np.asarray(columns)
+        """Mark accesses of up to 16 bytes at each place; ``at``, ``columns`` and ``active`` broadcast to ``shape``."""
+        if self._batch is not machine.batch or len(self._known) >= KEPT:
+            self._batch, self._known = machine.batch, {}
+        place: object = at
+        if type(at) is Affine:
+            place = at.base, at.strides, at.extents
+        elif isinstance(at, np.ndarray):
+            place = at.shape, at.tobytes()
+        lanes = None if active is None else (active.shape, active.tobytes())
+        key = kind, place, columns.shape, columns.tobytes(), lanes, shape
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._numbers(kind, self._keys(machine, at, columns, active, shape))
+        self._mark(found, now)
+
+    def _keys(
+        self, machine: Machine, place: Place | Affine, columns: Array, active: Array | None, shape: tuple[int, ...]
+    ) -> Array:
+        """The blocks accessed, ascending; the upper half of each is the CTA's position."""
+        index, owners = self.rows.index(machine), np.asarray(columns)
+        at = place.array().view(np.int64) if type(place) is Affine else np.asarray(place, np.int64)
         alike = at.size == 1 or (at.ndim == 4 and at.shape[2:] == (1, 1))  # the same in all CTAs
         if active is None and alike and owners.ndim == 4 and owners.shape[:2] == (1, 1):
             blocks = np.unique(at.reshape(-1) // self.block)
             ctas = np.unique(index[owners.reshape(-1)])
-            keys = (ctas[ctas >= 0][:, None] << 32 | blocks[None]).reshape(-1)
-        else:
-            here = index[np.broadcast_to(owners, shape)]
-            mask = here >= 0 if active is None else (here >= 0) & np.broadcast_to(active, shape)
-            keys = np.unique(here[mask] << 32 | np.broadcast_to(at, shape)[mask] // self.block)
-        self.add(kind, keys, now)
+            return (ctas[ctas >= 0][:, None] << 32 | blocks[None]).reshape(-1)
+        here = index[np.broadcast_to(owners, shape)]
+        mask = here >= 0 if active is None else (here >= 0) & np.broadcast_to(active, shape)
+        return np.unique(here[mask] << 32 | np.broadcast_to(at, shape)[mask] // self.block)
 
-    def add(self, kind: int, keys: Array, now: int) -> None:
-        """Mark blocks; the upper half of each key is the CTA's position."""
+    def _numbers(self, kind: int, keys: Array) -> Array:
+        """The numbers of the runs that blocks make."""
         if not len(keys):
-            return
-        apart = np.flatnonzero(np.diff(keys) != 1)
-        runs = zip(keys[np.r_[0, apart + 1]].tolist(), keys[np.r_[apart, len(keys) - 1]].tolist(), strict=True)
-        for begin, end in runs:
-            cta, first, last = begin >> 32, begin & 0xFFFFFFFF, end & 0xFFFFFFFF
-            key = cta, first, last, kind
-            known = self._last.get(key)
-            if known is not None and now - known[1] <= NEAR:
-                known[1] = now
-            elif len(self.marks) < MOST:
-                self._last[key] = mark = [now, now, cta, first, last, kind]
-                self.marks.append(mark)
+            return np.empty(0, np.int64)
+        ends = np.flatnonzero(np.diff(keys) != 1)
+        runs = zip(keys[np.r_[0, ends + 1]].tolist(), keys[np.r_[ends, len(keys) - 1]].tolist(), strict=True)
+        found = [
+            self._runs.setdefault((begin >> 32, begin & 0xFFFFFFFF, end & 0xFFFFFFFF, kind), len(self._runs))
+            for begin, end in runs
+        ]
+        if len(self._runs) > len(self._last):
+            more = np.full(len(self._runs), -1 - NEAR)
+            self._last, self._open = np.append(self._last, more), np.append(self._open, more)
+        return np.array(found)
+
+    def _mark(self, runs: Array, now: int) -> None:
+        """Let the marks of runs go on, or begin new ones."""
+        last = self._last[runs]
+        new = now - last > NEAR
+        if new.any():
+            begun = runs[new]
+            if self._count + len(begun) > MOST:
+                begun = begun[: MOST - self._count]
+                runs = np.append(runs[~new], begun)
+            before = self._open[begun]
+            if (again := before >= 0).any():
+                self._ends.append((before[again], self._last[begun[again]]))
+            self._open[begun] = np.arange(self._count, self._count + len(begun))
+            self._begun.append((now, begun))
+            self._count += len(begun)
+        self._last[runs] = now
+
+    @property
+    def marks(self) -> list[tuple[int, ...]]:
+        """The marks so far."""
+        ends = np.empty(self._count, np.int64)
+        marked = self._open >= 0
+        ends[self._open[marked]] = self._last[marked]
+        for numbers, steps in self._ends:
+            ends[numbers] = steps
+        named = list(self._runs)
+        begun = [(step, named[run]) for step, runs in self._begun for run in runs.tolist()]
+        return [(step, end, *run) for (step, run), end in zip(begun, ends.tolist(), strict=True)]
 
 
 class _Elsewhere(Profiler):
@@ -241,7 +296,7 @@ class Tracer(Profiler):
         super().memory_accessed(machine, group, access)
         if access.space.startswith("shared") and self._crew >= 0 and not machine.delivering:
             kind, shape = int(access.writes), group.selection.shape
-            self._touches.touch(machine, kind, access.place, access.columns, access.active, shape, self._now)
+            self._touches.touch(machine, kind, access.at, access.columns, access.active, shape, self._now)
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark reads and writes of matrix rows."""
@@ -312,7 +367,7 @@ class Tracer(Profiler):
             launch.shared_size,
             launch.plan.shared.variables,
             self._touches.block,
-            tuple(tuple(mark) for mark in self._touches.marks),
+            tuple(self._touches.marks),
             tuple(self._findings),
             self._full,
         )
