@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.proving import Verdict
 from warpsim.proving.answers import RULES
 from warpsim.proving.contents import Contents
+from warpsim.proving.effort import Effort
 from warpsim.proving.launches import Launching
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def test_a_tensor_map_in_global_memory():
     for address, unknown in ((memory.map(np.zeros(128, np.uint8)), True), (0x7B00_C000_0000, False)):
         if not unknown:
             memory.map(np.zeros(128, np.uint8), address=address)
-        contents, copy = Contents(), SimpleNamespace(instruction=object())
+        contents, copy = Contents(Effort.within(1)), SimpleNamespace(instruction=object())
         contents.map_used(machine, copy, np.array([address]), np.array([0]), None)
         assert bool(contents.strange) is unknown
 
@@ -386,7 +386,7 @@ def test_a_solver_without_time():
     kernel = warpsim.load(SAXPY)["saxpy"]
     args = 100, 2.0, np.zeros(100, np.float32), np.zeros(100, np.float32)
     with Launching(kernel, 1, 128, args, kernel.device(None)).begun({}) as state:
-        found, _ = answers_within(state, {}, time.monotonic() - 1)
+        found, _ = answers_within(state, {}, Effort.within(-1))
 
     assert {a.verdict for a in found} == {Verdict.UNKNOWN}
     assert {f.message for a in found for f in a.findings} == {
@@ -426,7 +426,7 @@ def test_a_solver_does_not_prove_a_faulty_program(path):
 
     kernel, grid, block, args, cluster = faulty.launch_of(faulty.Example.read(path))
     with Launching(kernel, grid, block, args, kernel.device(None), 0, cluster).begun({}) as state:
-        found, _ = answers_within(state, {}, time.monotonic() + 10)
+        found, _ = answers_within(state, {}, Effort.within(60))
 
     assert {a.property for a in found if a.verdict is Verdict.PROVED} & broken_by(path) == set()
 

@@ -265,7 +265,13 @@ def _proof() -> _Parser:
         metavar="NAME=LEAST..GREATEST",
         help="all values of an integer parameter, by its name or number (2=0..4096)",
     )
-    proof.add_argument("--max-seconds", type=float, default=60.0, metavar="S", help="how long to try (60)")
+    proof.add_argument(
+        "--max-seconds",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="when to stop (300); how much is tried is limited anyway",
+    )
     _add_json(proof)
     chosen = ("checks", "numerics", "async_effects", "schedule", "max_instructions", "engine", "workers", "executor")
     proof.set_defaults(**dict.fromkeys((*chosen, "profile_to", "shadow", "shadow_to")), profile=False)

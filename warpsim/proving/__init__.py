@@ -14,6 +14,7 @@ from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
 from warpsim.host.options import Dim
 from warpsim.proving.answers import RULES, Answer, Proof, Verdict
+from warpsim.proving.effort import SECONDS, Effort
 from warpsim.proving.launches import Launching, answers
 
 __all__ = ["Answer", "Proof", "Verdict", "prove"]
@@ -42,7 +43,7 @@ def prove(
     cooperative: bool = False,
     device: Device | None = None,
     bounds: Mapping[str | int, tuple[int, int]] | None = None,
-    max_seconds: float = 60.0,
+    max_seconds: float = SECONDS,
 ) -> Proof:
     """Prove or refute, for all contents of memory and all legal orders of threads.
 
@@ -61,17 +62,17 @@ def prove(
         device: the GPU; by default the module's own target.
         bounds: the least and the greatest value of integer parameters, by their names or numbers; the others are as in ``args``. Where
             they leave more than a few launches, this needs ``pip install "warpsim[prove]"``.
-        max_seconds: how long to try, in seconds.
+        max_seconds: when to stop, in seconds. What an answer may cost is limited anyway, by what it does: this is for what takes longer.
 
     Raises:
         LaunchError: the launch is not possible, or the bounds are not those of integers.
     """
     began = time.perf_counter()
     launching = Launching(
-        kernel, grid, block, args, kernel.device(device), shared_mem, cluster, cooperative, max_seconds
+        kernel, grid, block, args, kernel.device(device), shared_mem, cluster, cooperative, Effort.within(max_seconds)
     )
     ranges = _ranges(kernel, args, bounds or {})
-    found, inputs, options, more = _answers(launching, ranges, began + max_seconds)
+    found, inputs, options, more = _answers(launching, ranges)
     within = [f"{kernel.params[n].name} is {low} to {high}" for n, (low, high) in ranges.items()]
     beyond = [] if any(a.property == "bounds" and a.verdict is Verdict.PROVED for a in found) else [BEYOND]
     said = [*within, *ASSUMED, *more, *beyond]
@@ -98,7 +99,7 @@ def _ranges(kernel: Kernel, args: Arguments, bounds: Mapping[str | int, tuple[in
 
 
 def _answers(
-    launching: Launching, ranges: Mapping[int, tuple[int, int]], until: float
+    launching: Launching, ranges: Mapping[int, tuple[int, int]]
 ) -> tuple[tuple[Answer, ...], dict[str, int], dict[str, object], tuple[str, ...]]:
     """The answers; the scalars and the options of a launch that refutes one; what is assumed."""
     if not ranges:
@@ -106,7 +107,7 @@ def _answers(
         proofs, options, more = seen.answers, seen.options, seen.assumed
         unknown = [a.property for a in proofs if a.verdict is Verdict.UNKNOWN]
         if unknown:
-            asked = _asked(launching, {}, until, seen.bounds, unknown)
+            asked = _asked(launching, {}, seen.bounds, unknown)
             better = {a.property: a for a in asked[0] if a.verdict is Verdict.PROVED} if asked is not None else {}
             proofs = tuple([better.get(a.property, a) if a.verdict is Verdict.UNKNOWN else a for a in proofs])
             more = (*more, LAPS) if better else more
@@ -118,20 +119,20 @@ def _answers(
     chosen = [range(low, high + 1) if few else dict.fromkeys((low, high)) for low, high in ranges.values()]
     proofs, more = (), ()
     for values in itertools.product(*chosen):
-        seen = answers(_with(launching, dict(zip(ranges, values, strict=True)), until))
+        seen = answers(_with(launching, dict(zip(ranges, values, strict=True))))
         proofs, options, more = seen.answers, seen.options, tuple(dict.fromkeys([*more, *seen.assumed]))
         refuted = any(a.verdict is Verdict.REFUTED for a in proofs)
         if refuted or (few and any(a.verdict is not Verdict.PROVED for a in proofs)):
             return _only(proofs), _named(launching, dict(zip(ranges, values, strict=True))), options, more
     if few:
         return proofs, {}, {}, more
-    asked = _asked(_with(launching, {n: low for n, (low, _) in ranges.items()}, until), ranges, until)
+    asked = _asked(_with(launching, {n: low for n, (low, _) in ranges.items()}), ranges)
     if asked is None:
         raise LaunchError(NEEDED)
     proofs, suspects = asked
     for inputs in _distinct(suspects):
         numbers = {n: inputs[launching.kernel.params[n].name] for n in ranges}
-        seen = answers(_with(launching, numbers, until))
+        seen = answers(_with(launching, numbers))
         if any(a.verdict is Verdict.REFUTED for a in seen.answers):
             return (
                 tuple([s if s.verdict is Verdict.REFUTED else p for s, p in zip(seen.answers, proofs, strict=True)]),
@@ -145,7 +146,6 @@ def _answers(
 def _asked(
     launching: Launching,
     ranges: Mapping[int, tuple[int, int]],
-    until: float,
     places: set[tuple[int, int]] | None = None,
     properties: Collection[str] = tuple(RULES),
 ) -> tuple[tuple[Answer, ...], list[dict[str, int]]] | None:
@@ -157,9 +157,7 @@ def _asked(
         return None
     names = {launching.kernel.params[n].name: each for n, each in ranges.items()}
     with launching.begun({}) as state:
-        return answers_within(
-            state, names, time.monotonic() + max(until - time.perf_counter(), 0.1), places, properties
-        )
+        return answers_within(state, names, launching.effort, places, properties)
 
 
 def _only(proofs: tuple[Answer, ...]) -> tuple[Answer, ...]:
@@ -173,13 +171,12 @@ def _distinct(suspects: list[dict[str, int]]) -> Iterator[dict[str, int]]:
     yield from itertools.islice(unique.values(), TRIED)
 
 
-def _with(launching: Launching, numbers: Mapping[int, int], until: float) -> Launching:
+def _with(launching: Launching, numbers: Mapping[int, int]) -> Launching:
     """The launch with other scalars."""
     args = list(launching.args)
     for number, value in numbers.items():
         args[number] = value
-    left = max(until - time.perf_counter(), 0.1)
-    made: Launching = attrs.evolve(launching, args=tuple(args), max_seconds=left)
+    made: Launching = attrs.evolve(launching, args=tuple(args))
     return made
 
 

@@ -36,6 +36,7 @@ from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction
 from warpsim.proving.alike import NAME as FINGERPRINT
 from warpsim.proving.boxes import Boxes, outer
+from warpsim.proving.effort import Effort
 from warpsim.proving.sides import Sides, forget, kept
 from warpsim.records import frozen
 
@@ -149,8 +150,9 @@ class Contents(Uninitialised):
 
     compiled = frozenset()
 
-    def __init__(self) -> None:
+    def __init__(self, effort: Effort) -> None:
         super().__init__()
+        self.effort = effort
         self.sides, self.boxes = Sides(), Boxes()
         self._patient: dict[int, Patient] = {}
         self._origins: dict[int, Finding] = {}
@@ -258,6 +260,8 @@ class Contents(Uninitialised):
                 why = "lanes of a warp may go different ways"
             if instruction.traits.does(Mbarrier.WAIT) and id(instruction) not in self._patient_of(group).waits:
                 why = "it may be false, and what follows is ordered as if it were true"
+            if self.effort.step(group.selection.positions.size):
+                why = "following all sides up to here takes too long"
             if why:
                 self.strange[id(instruction)] = instruction, why
                 self.over = machine.hooks.pausing = True

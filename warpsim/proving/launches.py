@@ -9,7 +9,6 @@ two launches.
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -36,6 +35,7 @@ from warpsim.program.program import Instruction
 from warpsim.proving.alike import Alike
 from warpsim.proving.answers import RULES, Answer, Verdict
 from warpsim.proving.contents import ADDRESS, HARMLESS, Contents
+from warpsim.proving.effort import SECONDS, Effort
 from warpsim.proving.pairing import Pairing
 from warpsim.proving.sides import Lost, source_of
 from warpsim.records import frozen
@@ -45,7 +45,7 @@ ORDERS: tuple[Keywords, ...] = (
     {"async_effects": "eager"},
     {"async_effects": "eager", "schedule": 1},
 )
-"""The launches: asynchronous operations act as late as they may, at once, and in a random order."""
+"""The launches: asynchronous operations act as late as they may, at once (if there are any), and in a random order."""
 ENDING = "loops whose end data decide do end"
 FOLLOW = "unknown"
 """The rule of findings that say what could not be followed."""
@@ -63,7 +63,7 @@ class Launching:
     shared_mem: int = 0
     cluster: Dim | None = None
     cooperative: bool = False
-    max_seconds: float = 60.0
+    effort: Effort = attrs.field(factory=lambda: Effort.within(SECONDS))
 
     def findings(self, order: Keywords, contents: Contents | None = None) -> tuple[Finding, ...]:
         """What all rules find in a launch, on a copy of memory. If ``contents`` are not known, that includes what depends on them
@@ -80,7 +80,7 @@ class Launching:
             cooperative=self.cooperative,
             checks="all",
             on_finding="collect",
-            max_seconds=self.max_seconds,
+            max_seconds=round(max(self.effort.seconds, 0.1), 1),
             **order,
         )
         mapped: list[int] = []
@@ -144,7 +144,7 @@ def _follow(state: LaunchState, seeing: list[Watcher], contents: Contents) -> No
 def answers(launching: Launching) -> Seen:
     """What launches with these scalars show."""
     seen = Seen(launching)
-    for order in ORDERS:
+    for order in ORDERS if seen.waits else ORDERS[::2]:
         seen.look(order)
         if all(name in seen.broken for name in RULES):
             break
@@ -160,25 +160,21 @@ class Seen:
     ``unclear`` of each, and where the accesses are whose ``bounds`` are not clear (None: any may be)."""
 
     def __init__(self, launching: Launching) -> None:
-        self.launching, self._until = launching, time.monotonic() + launching.max_seconds
+        self.launching = launching
         self.broken: dict[str, tuple[Finding, ...]] = {}
         self.unclear: dict[str, list[Finding]] = {name: [] for name in RULES}
         self.bounds: set[Place] | None = set()
         self.options: dict[str, object] = {}
         self.assumed: tuple[str, ...] = ()
         code = _code_of(launching.kernel)
-        self._waits = _is_asynchronous(code)
+        self.waits = _is_asynchronous(code)
         self._code = {(i.span.line, i.span.column): i for i in code}
-
-    def _findings(self, order: Keywords, contents: Contents | None = None) -> tuple[Finding, ...]:
-        left = round(max(self._until - time.monotonic(), 0.1), 1)
-        return attrs.evolve(self.launching, max_seconds=left).findings(order, contents)
 
     def look(self, order: Keywords) -> None:
         """Look at a launch in one order."""
-        contents = Contents()
+        contents = Contents(self.launching.effort)
         settled = all(name in self.broken or self.unclear[name] for name in RULES)
-        found = () if settled else self._findings(order, contents)
+        found = () if settled else self.launching.findings(order, contents)
         if contents.sides.loops:
             self.assumed = (ENDING,)
         for each in found:
@@ -187,7 +183,7 @@ class Seen:
         suspects = [f for f in found if _breaks(f, None)]
         if order is not ORDERS[0] and not (suspects or any(self.unclear.values()) or contents.sides.chosen):
             return
-        known = self._findings(order)
+        known = self.launching.findings(order)
         for name in RULES:
             confirmed = tuple(f for f in known if _breaks(f, name))
             if confirmed and name not in self.broken:
@@ -226,7 +222,7 @@ class Seen:
         instruction = self._code.get((finding.line, finding.column))
         if _strays(finding) and instruction is not None and contents.boxes.harmless(instruction):
             return
-        names = _left_open(finding, instruction, waits=self._waits)
+        names = _left_open(finding, instruction, waits=self.waits)
         for name in names:
             self.unclear[name].append(open_)
         if len(names) == len(RULES):

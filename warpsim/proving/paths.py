@@ -6,7 +6,6 @@ any values, but for those to which each lap adds the same: they are their first 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import z3
@@ -18,6 +17,7 @@ from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access as AccessKind
 from warpsim.isa.traits import Ending
 from warpsim.program.program import Function, Instruction, Operand, Variable
+from warpsim.proving.effort import Effort, Spent
 from warpsim.proving.symbols import Names, Terms, resized, width_of
 from warpsim.records import define, frozen
 
@@ -26,8 +26,6 @@ Edges = dict[int, list[tuple[z3.ExprRef, State]]]
 TRUE, FALSE = z3.BoolVal(val=True), z3.BoolVal(val=False)
 UNROLLED, MOST = 64, 4096
 """Most laps that are followed one by one, and most instructions of them."""
-SOON = 0.1
-"""Seconds before its end in which a solver may be interrupted."""
 LAPS = 32
 """Bits of the number of a loop's laps."""
 HARMLESS = frozenset({"active", "lane", "report", "memory"})
@@ -69,7 +67,7 @@ class Ways:
 
 class Walker:
     """Follows one thread. ``specials`` are its special registers, ``param`` gives the value of a parameter's bytes and ``variable`` the
-    address of a variable, None where it is not known; ``always`` holds of all inputs; it is late after ``until``."""
+    address of a variable, None where it is not known; ``always`` holds of all inputs; ``effort`` is what it may cost."""
 
     def __init__(
         self,
@@ -78,10 +76,10 @@ class Walker:
         param: Callable[[int, int], z3.ExprRef | None],
         variable: Callable[[Variable], z3.ExprRef | None],
         always: list[z3.ExprRef],
-        until: float,
+        effort: Effort,
     ) -> None:
         self.function, self.specials, self.params = function, specials, param
-        self.variable, self.always, self.until = variable, always, until
+        self.variable, self.always, self.effort = variable, always, effort
         self.names = Names()
         self.blocks, _ = blocks_of(function)
         self.ways = Ways([], [], [], {}, {})
@@ -101,8 +99,8 @@ class Walker:
         edges: Edges = {0: [(TRUE, {})]}
         try:
             self._sweep(0, len(self.blocks), edges, None)
-        except (TimeoutError, z3.Z3Exception) as problem:
-            if not isinstance(problem, TimeoutError) and time.monotonic() < self.until - SOON:
+        except (Spent, z3.Z3Exception) as problem:
+            if not isinstance(problem, Spent) and not self.effort.late:
                 raise
             self._unclear(self.at, self.function.code[self.at], "following all paths that lead here takes too long")
         self._lost(edges, len(self.blocks))
@@ -231,22 +229,10 @@ class Walker:
             holds = wide[1] == wide[0] + laps * by
             after = z3.substitute(holds, (number, number + 1))
             solver = z3.Solver()
-            solver.set("timeout", min(2000, self._left()))
             solver.add(*self.always, *given, holds, number != (1 << LAPS) - 1, z3.Not(after))
-            if solver.check() == z3.unsat:
+            if self.effort.ask(solver) == z3.unsat:
                 found.append(holds)
         return found
-
-    def _left(self) -> int:
-        """How many milliseconds are left.
-
-        Raises:
-            TimeoutError: none.
-        """
-        left = int(1000 * (self.until - time.monotonic()))
-        if left <= 0:
-            raise TimeoutError
-        return left
 
     def _lap(
         self, head: int, end: int, condition: z3.ExprRef, state: State, edges: Edges | None = None
@@ -273,7 +259,7 @@ class Walker:
         for at in range(block.first, block.last):
             instruction = self.function.code[at]
             self.at = at
-            self._left()
+            self.effort.follow()
             guard = self._guard(instruction, state)
             here = condition if guard is None else z3.And(condition, guard)
             if guard is not None and self.recording:

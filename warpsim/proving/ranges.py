@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-import time
 from collections.abc import Collection, Iterator, Mapping
 
 import attrs
@@ -23,11 +22,10 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.program.program import Instruction, Variable
 from warpsim.proving.answers import RULES, Answer, Verdict
 from warpsim.proving.contents import promises
-from warpsim.proving.paths import FALSE, SOON, TRUE, Access, Walker, Ways, named
+from warpsim.proving.effort import Effort
+from warpsim.proving.paths import FALSE, TRUE, Access, Walker, Ways, named
 from warpsim.records import frozen
 
-EACH = 5000
-"""Milliseconds for one question."""
 Range = tuple[int, int]
 
 
@@ -45,8 +43,8 @@ class Place:
 class Questions:
     """Asks the solver about two threads of a launch, of which ``ranges`` are the bounds of some parameters."""
 
-    def __init__(self, state: LaunchState, ranges: Mapping[str, Range], until: float) -> None:
-        self.state, self.until = state, until
+    def __init__(self, state: LaunchState, ranges: Mapping[str, Range], effort: Effort) -> None:
+        self.state, self.effort = state, effort
         self.places: dict[str, Place] = {}
         self._placed: dict[int, Place | None] = {}
         self.scalars: dict[str, z3.ExprRef] = {}
@@ -59,7 +57,7 @@ class Questions:
                 low, high = ranges[param.name]
                 made = self.scalars[param.name] = z3.BitVec(param.name, 8 * param.size)
                 self.always += [low <= made, made <= high] if low < 0 else [z3.ULE(low, made), z3.ULE(made, high)]
-        self.walker = Walker(state.plan.entry, self.specials, self._param, self._variable, self.always, until)
+        self.walker = Walker(state.plan.entry, self.specials, self._param, self._variable, self.always, effort)
         self.ways: Ways = self.walker.run()
         self.code = state.plan.entry.code
         own = [*self.threads, *self.walker.names.own]
@@ -134,16 +132,14 @@ class Questions:
 
     def possible(self, *terms: z3.ExprRef, two: bool = False, across: bool = False) -> z3.ModelRef | bool | None:
         """A model of terms; None if there is none, False if nobody knows."""
-        left = self.until - time.monotonic()
-        if left <= 0:
+        if self.effort.late:
             return False
         solver = z3.Solver()
-        solver.set("timeout", int(min(EACH, 1000 * left)))
         solver.add(*self.always, *terms)
         if two:
             more = self.elsewhere if across else []
             solver.add(*[z3.substitute(term, *self.other, *more) for term in self.always])
-        answer = solver.check()
+        answer = self.effort.ask(solver)
         return solver.model() if answer == z3.sat else None if answer == z3.unsat else False
 
     def theirs(self, term: z3.ExprRef, *, across: bool = False) -> z3.ExprRef:
@@ -153,7 +149,7 @@ class Questions:
     def place_of(self, access: Access) -> Place | None:
         """What an address is made from; None if that is not one array or variable of the space, or it is too late to look."""
         if id(access) not in self._placed:
-            names = set() if time.monotonic() > self.until else named(access.address)
+            names = set() if self.effort.late else named(access.address)
             found = [place for place in self.places.values() if str(place.base) in names]
             meant = access.space.partition("::")[0] or "global"
             self._placed[id(access)] = found[0] if [place.space for place in found] == [meant] else None
@@ -191,7 +187,7 @@ class Questions:
         for (a, p), (b, q) in itertools.combinations_with_replacement(placed, 2):
             if p is not q or (a.kind == "load" and b.kind == "load"):
                 continue
-            if time.monotonic() > self.until:
+            if self.effort.late:
                 yield a.instruction, None
                 return
             for across in (False,) if p.space == "shared" else (False, True):
@@ -381,20 +377,20 @@ class Questions:
 def answers_within(
     state: LaunchState,
     ranges: Mapping[str, Range],
-    until: float,
+    effort: Effort,
     places: set[tuple[int, int]] | None = None,
     names: Collection[str] = tuple(RULES),
 ) -> tuple[tuple[Answer, ...], list[dict[str, int]]]:
     """What can be proved of these properties for all scalars in ranges, and the inputs that may refute what cannot. Bounds are
     in question only of accesses at ``places`` (lines and columns), if those are given."""
     # z3 does not always look at its limits
-    timer = threading.Timer(max(until - time.monotonic(), 0.0), z3.main_ctx().interrupt)
+    timer = threading.Timer(effort.seconds + 0.1, z3.main_ctx().interrupt)
     timer.daemon = True
     timer.start()
     try:
-        return _answers_within(state, ranges, until, places, names)
+        return _answers_within(state, ranges, effort, places, names)
     except z3.Z3Exception:
-        if time.monotonic() < until - SOON:
+        if not effort.late:
             raise
         late = (_unclear(state, state.plan.entry.code[0], "what follows takes the solver too long"),)
         return tuple([Answer(name, Verdict.UNKNOWN, late) for name in names]), []
@@ -405,11 +401,11 @@ def answers_within(
 def _answers_within(
     state: LaunchState,
     ranges: Mapping[str, Range],
-    until: float,
+    effort: Effort,
     places: set[tuple[int, int]] | None,
     names: Collection[str],
 ) -> tuple[tuple[Answer, ...], list[dict[str, int]]]:
-    asked = Questions(state, ranges, until)
+    asked = Questions(state, ranges, effort)
     unclear = [_unclear(state, i, why) for i, why in asked.ways.unclear.values()]
     suspects: list[dict[str, int]] = []
     found = []
