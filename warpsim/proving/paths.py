@@ -22,7 +22,8 @@ from warpsim.proving.symbols import Names, Terms, resized, width_of
 from warpsim.records import define, frozen
 
 State = dict[int, z3.ExprRef]
-Edges = dict[int, list[tuple[z3.ExprRef, State]]]
+Coming = list[tuple[z3.ExprRef, State]]
+Edges = dict[int, Coming]
 TRUE, FALSE = z3.BoolVal(val=True), z3.BoolVal(val=False)
 UNROLLED, MOST = 64, 4096
 """Most laps that are followed one by one, and most instructions of them."""
@@ -67,7 +68,8 @@ class Ways:
 
 class Walker:
     """Follows one thread. ``specials`` are its special registers, ``param`` gives the value of a parameter's bytes and ``variable`` the
-    address of a variable, None where it is not known; ``always`` holds of all inputs; ``effort`` is what it may cost."""
+    address of a variable, None where it is not known; ``always`` holds of all inputs; ``effort`` is what it may cost;
+    it ``ends`` at the first instruction that cannot be followed, or names all of them."""
 
     def __init__(
         self,
@@ -77,14 +79,19 @@ class Walker:
         variable: Callable[[Variable], z3.ExprRef | None],
         always: list[z3.ExprRef],
         effort: Effort,
+        *,
+        ends: bool = False,
     ) -> None:
         self.function, self.specials, self.params = function, specials, param
-        self.variable, self.always, self.effort = variable, always, effort
+        self.variable, self.always, self.effort, self.ends = variable, always, effort, ends
         self.names = Names()
         self.blocks, _ = blocks_of(function)
         self.ways = Ways([], [], [], {}, {})
         self.branches: list[tuple[int, z3.ExprRef, z3.ExprRef]] = []
         """Of guarded branches, exits and barriers: where, on which condition they are reached, and their guard."""
+        self.sides: dict[int, tuple[z3.ExprRef, z3.ExprRef, bool, z3.ExprRef]] = {}
+        """By the identity of the condition of one side of a guard: the condition before it, the guard, whether that holds, and the
+        condition: as long as it lives, no other has its identity."""
         self.recording = False
         self.at = 0
         self.read = {r for i in function.code for r in i.reads}
@@ -99,11 +106,12 @@ class Walker:
         edges: Edges = {0: [(TRUE, {})]}
         try:
             self._sweep(0, len(self.blocks), edges, None)
+            self._lost(edges, len(self.blocks))
         except (Spent, z3.Z3Exception) as problem:
             if not isinstance(problem, Spent) and not self.effort.late:
                 raise
-            self._unclear(self.at, self.function.code[self.at], "following all paths that lead here takes too long")
-        self._lost(edges, len(self.blocks))
+            why = "following all paths that lead here takes too long"
+            self.ways.unclear.setdefault(self.at, (self.function.code[self.at], why))
         return self.ways
 
     def _lost(self, edges: Edges, end: int) -> None:
@@ -122,17 +130,18 @@ class Walker:
             if not coming:
                 at += 1
                 continue
-            condition = z3.simplify(z3.Or([c for c, _ in coming]))
-            state = self._joined(coming, self.blocks[at].live_in)
+            condition, state = self._joined(coming, self.blocks[at].live_in)
             if at in self.inside and at != around:
                 at = self._loop(at, condition, state, edges)
             else:
                 self._block(at, condition, state, edges)
                 at += 1
 
-    def _joined(self, coming: list[tuple[z3.ExprRef, State]], live: frozenset[int]) -> State:
+    def _joined(self, coming: Coming, live: frozenset[int]) -> tuple[z3.ExprRef, State]:
+        """On which condition any of these edges is taken, and the state then."""
+        coming = self._folded(coming, live)
         if len(coming) == 1:
-            return dict(coming[0][1])
+            return coming[0][0], dict(coming[0][1])
         found: State = {}
         for register in live:
             values = [(c, s[register]) for c, s in coming if register in s]
@@ -142,7 +151,35 @@ class Walker:
             for condition, other in values[-2::-1]:
                 value = value if other.eq(value) else z3.If(condition, other, value)
             found[register] = value
-        return found
+        return z3.Or([c for c, _ in coming]), found
+
+    def _folded(self, coming: Coming, live: frozenset[int]) -> Coming:
+        """The same edges, but one instead of two that come from both sides of a guard: terms stay small."""
+        waiting: dict[tuple[int, int], tuple[bool, z3.ExprRef, State]] = {}
+        others: Coming = []
+        work = list(coming)[::-1]
+        while work:
+            condition, state = work.pop()
+            origin = self.sides.get(condition.get_id())
+            if origin is None:
+                others.append((condition, state))
+                continue
+            before, guard, holds, _ = origin
+            key = before.get_id(), guard.get_id()
+            if key not in waiting or waiting[key][0] == holds:
+                others += [waiting[key][1:]] if key in waiting else []
+                waiting[key] = holds, condition, state
+                continue
+            _, _, other = waiting.pop(key)
+            yes, no = (state, other) if holds else (other, state)
+            both: State = {}
+            for register in live & (yes.keys() | no.keys()):
+                a, b = (
+                    each[register] if register in each else other[register] for each, other in ((yes, no), (no, yes))
+                )
+                both[register] = a if a.eq(b) else z3.If(guard, a, b)
+            work.append((before, both))
+        return [*others, *((c, s) for _, c, s in waiting.values())]
 
     def _loop(self, head: int, condition: z3.ExprRef, state: State, edges: Edges) -> int:
         inside = self.inside[head]
@@ -207,8 +244,7 @@ class Walker:
             back = self._lap(head, end, condition, state, edges)
             if z3.is_false(again):
                 return None
-            condition = z3.simplify(z3.Or([c for c, _ in back]))
-            state = self._joined(back, self.blocks[head].live_in)
+            condition, state = self._joined(back, self.blocks[head].live_in)
         return condition, state
 
     def _kept(
@@ -261,14 +297,14 @@ class Walker:
             self.at = at
             self.effort.follow()
             guard = self._guard(instruction, state)
-            here = condition if guard is None else z3.And(condition, guard)
+            here = condition if guard is None else self._side(condition, guard, holds=True)
             if guard is not None and self.recording:
                 self.branches.append((at, condition, guard))
             ending = instruction.traits.ending
             if ending is None and instruction.traits.stop is None:
                 self._step(at, instruction, here, guard, state)
                 continue
-            stays = FALSE if guard is None else z3.And(condition, z3.Not(guard))
+            stays = FALSE if guard is None else self._side(condition, guard, holds=False)
             if ending is Ending.BRANCH:
                 target = self.blocks_at(instruction.targets[0])
                 if target is None:
@@ -285,6 +321,12 @@ class Walker:
         if following is not None and not z3.is_false(condition):
             edges.setdefault(following, []).append((condition, dict(state)))
 
+    def _side(self, condition: z3.ExprRef, guard: z3.ExprRef, *, holds: bool) -> z3.ExprRef:
+        """The condition of one side of a guard."""
+        made = z3.And(condition, guard if holds else z3.Not(guard))
+        self.sides[made.get_id()] = condition, guard, holds, made
+        return made
+
     def blocks_at(self, at: int) -> int | None:
         """The block that starts at an instruction."""
         return next((n for n, b in enumerate(self.blocks) if b.first == at), None)
@@ -295,6 +337,8 @@ class Walker:
 
     def _unclear(self, at: int, instruction: Instruction, why: str) -> None:
         self.ways.unclear.setdefault(at, (instruction, why))
+        if self.ends:
+            raise Spent
 
     # ---- instructions ------------------------------------------------------------------------
 

@@ -47,6 +47,9 @@ class Questions:
         self.state, self.effort = state, effort
         self.places: dict[str, Place] = {}
         self._placed: dict[int, Place | None] = {}
+        self._offsets: dict[int, z3.ExprRef] = {}
+        self._theirs: dict[tuple[int, bool], tuple[z3.ExprRef, z3.ExprRef]] = {}
+        """By the identity of a term, which is kept alive, and whether the other thread may be of another CTA."""
         self.scalars: dict[str, z3.ExprRef] = {}
         self.always: list[z3.ExprRef] = []
         self.threads: list[z3.ExprRef] = []
@@ -57,7 +60,9 @@ class Questions:
                 low, high = ranges[param.name]
                 made = self.scalars[param.name] = z3.BitVec(param.name, 8 * param.size)
                 self.always += [low <= made, made <= high] if low < 0 else [z3.ULE(low, made), z3.ULE(made, high)]
-        self.walker = Walker(state.plan.entry, self.specials, self._param, self._variable, self.always, effort)
+        self.walker = Walker(
+            state.plan.entry, self.specials, self._param, self._variable, self.always, effort, ends=not ranges
+        )
         self.ways: Ways = self.walker.run()
         self.code = state.plan.entry.code
         own = [*self.threads, *self.walker.names.own]
@@ -137,14 +142,16 @@ class Questions:
         solver = z3.Solver()
         solver.add(*self.always, *terms)
         if two:
-            more = self.elsewhere if across else []
-            solver.add(*[z3.substitute(term, *self.other, *more) for term in self.always])
+            solver.add(*[self.theirs(term, across=across) for term in self.always])
         answer = self.effort.ask(solver)
         return solver.model() if answer == z3.sat else None if answer == z3.unsat else False
 
     def theirs(self, term: z3.ExprRef, *, across: bool = False) -> z3.ExprRef:
         """A term of the other thread."""
-        return z3.substitute(term, *self.other, *(self.elsewhere if across else []))
+        key = term.get_id(), across
+        if key not in self._theirs:
+            self._theirs[key] = term, z3.substitute(term, *self.other, *(self.elsewhere if across else []))
+        return self._theirs[key][1]
 
     def place_of(self, access: Access) -> Place | None:
         """What an address is made from; None if that is not one array or variable of the space, or it is too late to look."""
@@ -157,8 +164,10 @@ class Questions:
 
     def offset(self, access: Access, place: Place) -> z3.ExprRef:
         """How far behind the beginning an access is."""
-        base = place.base if place.base.size() == 64 else z3.ZeroExt(32, place.base)
-        return z3.simplify(access.address - base)
+        if id(access) not in self._offsets:
+            base = place.base if place.base.size() == 64 else z3.ZeroExt(32, place.base)
+            self._offsets[id(access)] = z3.simplify(access.address - base)
+        return self._offsets[id(access)]
 
     def bounds(self, places: set[tuple[int, int]] | None) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
         """Accesses (at these places) that may be outside, misaligned or of what is read-only: the inputs, if they are known."""
