@@ -216,8 +216,11 @@ class Questions:
                 overlap = z3.And(z3.ULT(one - two + a.nbytes - 1, a.nbytes + b.nbytes - 1))
                 pairs = self.elsewhere if across else self.other[: len(self.threads)]
                 distinct = z3.Or([z3.BoolVal(constant), *(x != y for x, y in pairs)])
-                terms = a.condition, self.theirs(b.condition, across=across), overlap, distinct, z3.Or(orders)
-                model = self.possible(*terms, two=True, across=across)
+                meeting = overlap, distinct, z3.Or(orders)
+                if self.possible(*meeting, two=True, across=across) is None:
+                    continue  # whatever the conditions are, which may be long
+                conditions = a.condition, self.theirs(b.condition, across=across)
+                model = self.possible(*conditions, *meeting, two=True, across=across)
                 if model is not None:
                     yield a.instruction, model or None
 
