@@ -374,38 +374,47 @@ class Profiler(Watcher):
 
     def profile(self) -> Profile:
         """The counts by PTX line."""
-        launch, lines = self._launch, dict[int, list[Entry]]()
+        launch, lines = self._launch, dict[int, tuple[Instruction, Counts]]()
         assert launch is not None, "a launch has begun"
-        found = {key: attrs.evolve(entry, counts=attrs.evolve(entry.counts)) for key, entry in self._entries.items()}
+        conflicts: dict[int, Conflict] = {}
+
+        def counts_of(instruction: Instruction) -> Counts:
+            found = lines.get(number := instruction.span.line)
+            if found is None:
+                found = lines[number] = instruction, Counts()
+            return found[1]
+
+        for entry in self._entries.values():
+            number, counts = entry.instruction.span.line, counts_of(entry.instruction)
+            counts.add(entry.counts)
+            counts.active -= entry.left_out
+            if entry.conflict and (number not in conflicts or entry.conflict.passes > conflicts[number].passes):
+                conflicts[number] = entry.conflict
         for block, (n_warps, n_threads, partial) in self._blocks.items():
             for instruction in block.instructions:
-                counts = found.setdefault(id(instruction), Entry(instruction)).counts
+                counts = counts_of(instruction)
                 counts.executions += n_warps
                 counts.lanes += n_threads
                 counts.active += n_threads
                 counts.partial += partial
-        for entry in found.values():
-            entry.counts.active -= entry.left_out
-            lines.setdefault(entry.instruction.span.line, []).append(entry)
         program = launch.plan.program
+        file, text = program.file, program.lines
         return Profile(
             launch.plan.entry.name,
-            program.file,
+            file,
             program.target,
             launch.grid,
             launch.block,
-            tuple(_line(program.file, number, program.lines, lines[number]) for number in sorted(lines)),
-            program.lines,
+            tuple(_line(file, number, text, *lines[number], conflicts.get(number)) for number in sorted(lines)),
+            text,
         )
 
 
-def _line(file: str, number: int, text: tuple[str, ...], entries: list[Entry]) -> Line:
-    counts = Counts()
-    for entry in entries:
-        counts.add(entry.counts)
-    conflict = max((e.conflict for e in entries if e.conflict), key=lambda c: c.passes, default=None)
-    shown = text[number - 1].strip() if 0 < number <= len(text) else entries[0].instruction.text
-    return Line(file, number, shown, counts, entries[0].instruction.source, conflict)
+def _line(
+    file: str, number: int, text: tuple[str, ...], first: Instruction, counts: Counts, conflict: Conflict | None
+) -> Line:
+    shown = text[number - 1].strip() if 0 < number <= len(text) else first.text
+    return Line(file, number, shown, counts, first.source, conflict)
 
 
 def _partial(group: Group) -> int:

@@ -83,7 +83,9 @@ class Counts:
     def add(self, other: Counts) -> None:
         """Add another set of counts."""
         for name in NAMES:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+            more = getattr(other, name)
+            if more:
+                setattr(self, name, getattr(self, name) + more)
 
 
 NAMES = tuple(field.name for field in attrs.fields(Counts))

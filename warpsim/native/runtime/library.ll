@@ -1338,6 +1338,7 @@ out:
 define internal i64 @passes(i32 %lanes, ptr %where, i64 %size) alwaysinline {
 entry:
   %banks = alloca [32 x i64]
+  %known = alloca [32 x [32 x i64]]
   %groups = udiv i64 128, %size
   %last = sub i64 %groups, 1
   %s = insertelement <32 x i64> poison, i64 %size, i32 0
@@ -1362,21 +1363,38 @@ several:
   call void @llvm.memset.p0.i64(ptr %banks, i8 0, i64 256, i1 false)
   br label %loop
 loop:
-  %left = phi i32 [ %lanes, %several ], [ %rest, %loop ]
-  %most = phi i64 [ 0, %several ], [ %worst, %loop ]
+  %left = phi i32 [ %lanes, %several ], [ %rest, %on ]
+  %most = phi i64 [ 0, %several ], [ %worst, %on ]
   %i = call i64 @first(i32 %left)
-  %same = call i32 @together(ptr %where, i64 %i, i64 %size)
-  %others = xor i32 %same, -1
-  %rest = and i32 %left, %others
   %a = call i64 @word(ptr %where, i64 %i)
   %unit = udiv i64 %a, %size
   %b = and i64 %unit, %last
   %p = getelementptr i64, ptr %banks, i64 %b
-  %old = load i64, ptr %p
-  %new = add i64 %old, 1
-  store i64 %new, ptr %p
-  %more = icmp ugt i64 %new, %most
-  %worst = select i1 %more, i64 %new, i64 %most
+  %n = load i64, ptr %p
+  %row = getelementptr [32 x i64], ptr %known, i64 %b
+  br label %scan
+scan:
+  %k = phi i64 [ 0, %loop ], [ %k.next, %look ]
+  %unknown = icmp eq i64 %k, %n
+  br i1 %unknown, label %new, label %look
+look:
+  %q = getelementptr i64, ptr %row, i64 %k
+  %other = load i64, ptr %q
+  %same = icmp eq i64 %other, %unit
+  %k.next = add i64 %k, 1
+  br i1 %same, label %on, label %scan
+new:
+  %r = getelementptr i64, ptr %row, i64 %n
+  store i64 %unit, ptr %r
+  %more = add i64 %n, 1
+  store i64 %more, ptr %p
+  br label %on
+on:
+  %there = phi i64 [ %n, %look ], [ %more, %new ]
+  %higher = icmp ugt i64 %there, %most
+  %worst = select i1 %higher, i64 %there, i64 %most
+  %less = sub i32 %left, 1
+  %rest = and i32 %left, %less
   %done = icmp eq i32 %rest, 0
   br i1 %done, label %end, label %loop
 end:
