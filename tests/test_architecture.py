@@ -157,6 +157,7 @@ OPCODES_ELSEWHERE = {
     "native/lowering/affine.py": "ufuncs of NumPy and instructions of LLVM",
     "native/lowering/graphs.py": "ufuncs of NumPy",
     "native/lowering/operations.py": "ufuncs of NumPy and instructions of LLVM",
+    "native/shadows.py": "instructions of LLVM for the operations of isa/exact.py",
     "graph/evaluate.py": "operations of graphs",
     "graph/nodes.py": "operations of graphs",
     "graph/text.py": "operations of graphs",

@@ -102,15 +102,16 @@ class LaunchResult:
         return result_html(facts, self.findings, self.stdout) + profile + accuracy
 
 
-def accuracy_of(shadow: str | None, checks: frozenset[str]) -> Accuracy | None:
+def accuracy_of(shadow: str | None, checks: frozenset[str], engine: str = "auto") -> Accuracy | None:
     """What computes every float value in higher precision as well, if a launch asks for it."""
     if shadow is None and ACCURACY not in checks:
         return None
+    from warpsim.native.shadows import passes
     from warpsim.observe.accuracy import Accuracy
 
     if shadow is not None:
         choice("shadow", shadow, ("f64",))
-    return Accuracy()
+    return Accuracy(None if engine == "interpreter" else passes())
 
 
 def _profiler() -> Profiler:
@@ -345,7 +346,7 @@ class Kernel:
                 try:
                     if straight is None or not straight.run(given.params):
                         state = state if straight is None else given.begin(device)
-                        accuracy = accuracy_of(shadow, state.settings.checks)
+                        accuracy = accuracy_of(shadow, state.settings.checks, engine)
                         own = [*([profiler] if profiler else []), *([accuracy] if accuracy else [])]
                         parts = None if watchers or own else pool
                         if parts is None or not _divided(state, parts, n_workers, stdout, progress, engine):

@@ -24,6 +24,9 @@ LEAST = {"f16": -24, "bf16": -133, "f32": -149, "f64": -1074}
 DTYPES: dict[str, DType] = {
     "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
 }  # fmt: skip
+SMALL = {"f16": 2.0**-14, "bf16": 2.0**-100, "f32": 2.0**-100, "f64": 2.0**-1022}
+"""Values of which errors may be too small for an f32, or which are below the least normal one."""
+LEAST_NORMAL = {kind: math.ldexp(1.0, LEAST[kind] + PRECISION[kind] - 1) for kind in DTYPES}
 HALVES = {"f16x2": "f16", "bf16x2": "bf16"}
 
 
@@ -53,6 +56,13 @@ EXACT: dict[str, Callable[..., Array]] = {
 """The real functions that instructions round. With ``dtype``, computed in that type, with ``out`` into that array."""
 DIFFERENCE = "sub"
 SUMS = frozenset({"add", DIFFERENCE, "fma", "mad"})
+TERMS: dict[str, list[tuple[int, bool, tuple[int, ...]]]] = {
+    "add": [(0, False, (1,)), (1, False, (0,))],
+    "sub": [(0, False, (1,)), (1, True, (0,))],
+    "fma": [(2, False, (0, 1))],
+    "mad": [(2, False, (0, 1))],
+}
+"""The terms of sums, whether they are subtracted, and what the other one consists of."""
 GROWS = SUMS | {"mma", "wgmma"}
 """Operations in which numbers may cancel."""
 DROPPED = frozenset({"mul", "div", "min", "max", "neg"})

@@ -14,6 +14,7 @@ import bisect
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import attrs
 import numpy as np
@@ -26,9 +27,9 @@ from warpsim.isa.exact import (
     EXACT,
     FUSED,
     HALF,
-    LEAST,
+    LEAST_NORMAL,
     LOGIC,
-    PRECISION,
+    SMALL,
     SUMS,
     two_sum,
 )
@@ -61,7 +62,7 @@ from warpsim.observe.accuracy_memory import (
     summed,
 )
 from warpsim.observe.accuracy_report import AccuracyReport, Birth
-from warpsim.observe.accuracy_steps import MOVES, Wholes, compare_step, other_step, plain_step
+from warpsim.observe.accuracy_steps import MOVES, Notes, Wholes, compare_step, other_step, plain_step
 from warpsim.observe.accuracy_values import (
     DECISION,
     NAMES,
@@ -69,6 +70,8 @@ from warpsim.observe.accuracy_values import (
     NOTHING,
     PARTS,
     Made,
+    Pass,
+    Passes,
     Pending,
     Rule,
     elements,
@@ -98,10 +101,20 @@ class Known:
     births: list[Birth | None] = attrs.field(factory=lambda: [None, None])
 
 
+class Sizes(NamedTuple):
+    """Errors (None if there are none), of a ``shape``: the sum of the relative ones, the ``largest``, and where that is."""
+
+    error: Array | None
+    shape: tuple[int, ...]
+    total: float
+    largest: float
+    top: int
+
+
 class Accuracy(Watcher):
     """The shadows of a launch."""
 
-    def __init__(self) -> None:
+    def __init__(self, passes: Passes | None = None) -> None:
         self.found = AccuracyReport()
         self._known: dict[int, Known] = {}
         self._pending: Pending | None = None
@@ -113,6 +126,7 @@ class Accuracy(Watcher):
         self._sums: list[tuple[Group, Instruction, Sum]] = []
         self._exchanged: list[tuple[MemoryAccess, Region, str, list[Array]]] = []
         """What a step makes of memory: known before it, compared with what is there after it."""
+        self._passes = passes
         self._wholes = Wholes()
 
     def batch_ended(self, machine: Machine) -> None:
@@ -222,7 +236,8 @@ class Accuracy(Watcher):
         rule = self._of(group, instruction).rule
         found = None
         if rule is not None:
-            found = plain_step(rule, instruction, step, usual, self._note, self._wholes)
+            notes = Notes(self._note, self._operated, self._passes)
+            found = plain_step(rule, instruction, step, usual, notes, self._wholes)
             found = found or compare_step(rule, instruction, step, usual, self._decided, self._wholes)
         return found or other_step(rule, instruction, step, usual)
 
@@ -525,6 +540,8 @@ class Accuracy(Watcher):
                         part = kind, k
                         bits = part_of(as_array(group.read(slot)), part).view(f"u{size}")
                         error = self._memory.read_lanes(access, region, kind, number * width + k * size, bits)
+                        if error is None:
+                            continue
                         if access.active is not None:
                             error = np.where(access.active, error, 0.0)
                         before = made.get((slot, part))
@@ -733,11 +750,39 @@ class Accuracy(Watcher):
         birth = known.births[stored] or self._birth(group, instruction, kind, stored=stored)
         if known.adds and not stored and len(values) > 1:
             birth.kinds["absorption"] += _absorbed(values, got, active, subtracts=instruction.form.root == DIFFERENCE)
-        if not error.item(0) and not error.any():
-            birth.lanes += max(got.size, error.size)
-            if not stored:
-                self.found.step(0.0)
+        shape = got.shape if got.shape == error.shape else np.broadcast_shapes(got.shape, error.shape)
+        found = self._passed(got, error, active, kind, shape, whole) or self._measured(
+            got, error, active, kind, shape, whole
+        )
+        return self._counted(birth, instruction, values, errors, got, found, kind, stored=stored)
+
+    def _passed(
+        self, got: Array, error: Array, active: Array | None, kind: str, shape: tuple[int, ...], whole: Array | None
+    ) -> Sizes | None:
+        """How large errors are, in one pass; None where there is none, or where shadows have to be mended."""
+        compiled = self._passes and self._passes.of("error", kind, math.prod(shape))
+        if not compiled:
             return None
+        given = shape
+        if active is not None and active.shape != shape:
+            shape = np.broadcast_shapes(shape, active.shape)
+        out = self._wholes.arrays.take(shape)
+        out = np.empty(shape) if out is None else out
+        total, largest, top, first, _, bits = compiled(got, [(None, error)], active, out, shape)
+        if bits > 1:
+            self._wholes.endless = True
+            if whole is not None:
+                return None
+        if not bits:
+            return Sizes(None, given, 0.0, 0.0, 0)
+        return Sizes(out, shape, total, *((math.inf, first) if first >= 0 else (largest, top)))
+
+    def _measured(
+        self, got: Array, error: Array, active: Array | None, kind: str, shape: tuple[int, ...], whole: Array | None
+    ) -> Sizes:
+        """How large errors are, by NumPy."""
+        if not error.item(0) and not error.any():
+            return Sizes(None, shape, 0.0, 0.0, 0)
         relative = _relative(got, error, kind, active)
         if whole is None and self._wholes.endless:
             relative = np.where(np.isinf(got) & (error != 0), math.inf, relative)
@@ -750,17 +795,61 @@ class Accuracy(Watcher):
             endless = _mend(got, error, relative, whole, LEAST_NORMAL[kind])
             top = int(relative.argmax()) if endless is None else endless
             largest = relative.item(top) if endless is None else math.inf
-        birth.lanes += relative.size
+        total = float(np.add.reduce(relative, axis=None, dtype=F64)) if largest else 0.0
+        return Sizes(error, relative.shape, total, largest, top)
+
+    def _counted(
+        self,
+        birth: Birth,
+        instruction: Instruction,
+        values: Sequence[Array],
+        errors: Sequence[Array | None],
+        got: Array,
+        found: Sizes,
+        kind: str,
+        *,
+        stored: bool,
+    ) -> Array | None:
+        """Count errors of such sizes, and give them; None if there are none."""
+        largest, error = found.largest, found.error
+        birth.lanes += math.prod(found.shape)
         if not stored:
             self.found.step(largest)
-        if not largest:
+        if not largest or error is None:
             return None
-        wide = largest > 1.0 or relative.size > 1 << 20
-        birth.total += float(np.add.reduce(relative, axis=None, dtype=F64 if wide else None))
+        birth.total += found.total
         if largest > birth.largest:
             birth.type = kind
-            self._example(birth, instruction, values, errors, got, error, relative.shape, top)
+            self._example(birth, instruction, values, errors, got, error, found.shape, found.top)
         return error
+
+    def _operated(
+        self,
+        group: Group,
+        instruction: Instruction,
+        values: list[Array],
+        errors: list[Array | None],
+        got: Array,
+        kind: str,
+        compiled: Pass,
+    ) -> Array | None:
+        """Compute the shadows of results, count their errors, and give them; None if there are none."""
+        known = self._known.get(id(instruction)) or self._of(group, instruction)
+        birth = known.births[False] or self._birth(group, instruction, kind)
+        shape = got.shape
+        for array in errors:
+            if array is not None and array.shape != shape:
+                shape = np.broadcast_shapes(shape, array.shape)
+        out = self._wholes.arrays.take(shape)
+        out = np.empty(shape) if out is None else out
+        sources = list(zip(values, errors, strict=True))
+        total, largest, top, first, absorbed, bits = compiled(got, sources, None, out, shape)
+        if bits > 1:
+            self._wholes.endless = True
+        if known.adds:
+            birth.kinds["absorption"] += absorbed
+        found = Sizes(out if bits else None, shape, total, *((math.inf, first) if first >= 0 else (largest, top)))
+        return self._counted(birth, instruction, values, errors, got, found, kind, stored=False)
 
     def _example(
         self,
@@ -802,9 +891,6 @@ class Accuracy(Watcher):
 SIZES = {F32: "sizes of f32", F64: "sizes of f64"}
 RULE = "accuracy"
 """In the set of checks: make a note at each instruction at which something happened to the shadows."""
-SMALL = {"f16": 2.0**-14, "bf16": 2.0**-100, "f32": 2.0**-100, "f64": 2.0**-1022}
-"""Values of which errors may be too small for an f32, or which are below the least normal one."""
-LEAST_NORMAL = {kind: math.ldexp(1.0, LEAST[kind] + PRECISION[kind] - 1) for kind in DTYPES}
 
 
 def _relative(got: Array, error: Array, kind: str, active: Array | None) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -32,9 +32,9 @@ class Region:
     columns: int = attrs.field(eq=False)
 
 
-Plane = tuple[Array, Array]
+Plane = tuple[Array, Array, list[int]]
 """Of each element of one type in a region: the bits for which its error was stored, and the error; element by element, those of
-all columns side by side."""
+all columns side by side. Then the first element that may have one, and the one behind the last."""
 FIRST: Array = np.zeros(1, np.int64)
 """The only column of global memory."""
 
@@ -76,13 +76,13 @@ class ShadowMemory:
 
     def read(self, region: Region, kind: str, place: Array, columns: Array, bits: Array) -> Array:
         """The errors of elements with such bits at these addresses; all broadcast."""
-        held, errors = self._planes[region][kind]
+        held, errors, _ = self._planes[region][kind]
         index = _index(region, place, columns, DTYPES[kind].itemsize)
         return np.where(held.take(index, mode="clip") == bits, errors.take(index, mode="clip"), 0.0)
 
-    def read_lanes(self, access: MemoryAccess, region: Region, kind: str, offset: int, bits: Array) -> Array:
-        """The errors of elements with such bits at an offset from the addresses that lanes access."""
-        held, errors = self._planes[region][kind]
+    def read_lanes(self, access: MemoryAccess, region: Region, kind: str, offset: int, bits: Array) -> Array | None:
+        """The errors of elements with such bits at an offset from the addresses that lanes access; None if there are none."""
+        held, errors, (low, high) = self._planes[region][kind]
         size = DTYPES[kind].itemsize
         if access.everywhere:
             rows = (access.places + offset >> size.bit_length() - 1).reshape(-1)
@@ -90,10 +90,13 @@ class ShadowMemory:
             if bits.shape == shape and len(rows) * region.columns == bits.size:
                 there, lost = (array.reshape(-1, region.columns)[rows].reshape(shape) for array in (held, errors))
                 return np.where(there == bits, lost, 0.0)
-        views = _views((held, errors), region, access, offset, size)
-        if views is None:
+        reach = _reach(region, access, offset, size)
+        if reach is None:
             columns = FIRST if access.allocation is not None else access.columns
             return self.read(region, kind, access.places + offset, columns, bits)
+        if reach[1] <= low or high <= reach[0]:
+            return None
+        views = _views((held, errors), access, reach[0], size)
         return np.where(views[0] == bits, views[1], 0.0)
 
     def write_lanes(
@@ -110,18 +113,22 @@ class ShadowMemory:
         size, plane = DTYPES[kind].itemsize, self.kinds(region).get(kind)
         if plane is None and error is None:
             return
-        views = _views(self._grown(region, kind, plane), region, access, offset, size)
+        reach = _reach(region, access, offset, size)
         one = bits is None or error is None or np.broadcast_shapes(bits.shape, error.shape) == access.places.shape
-        if views is None or not one:
+        if reach is None or not one:
             columns = FIRST if access.allocation is not None else access.columns
             given = [access.places + offset, columns, *(a for a in (bits, error) if a is not None)]
             if access.active is not None or (access.allocation is not None and error is not None):
                 given = in_order(group, access, *given)[1]  # CTAs may store to one address
             self.write(region, kind, *given)
-        elif error is None or bits is None:
+            return
+        *arrays, parts = self._grown(region, kind, plane)
+        views = _views(arrays, access, reach[0], size)
+        if error is None or bits is None:
             views[1][...] = 0.0
-        else:
-            views[0][...], views[1][...] = bits, error
+            return
+        views[0][...], views[1][...] = bits, error
+        parts[:] = [min(parts[0], reach[0]), max(parts[1], reach[1])] if parts[1] else reach
 
     def write(
         self,
@@ -137,7 +144,7 @@ class ShadowMemory:
         plane = self.kinds(region).get(kind)
         if plane is None and error is None:
             return
-        held, errors = self._grown(region, kind, plane)
+        held, errors, parts = self._grown(region, kind, plane)
         index = _index(region, place, columns, size)
         if error is None or bits is None:
             errors[index] = 0.0
@@ -146,16 +153,18 @@ class ShadowMemory:
             if index.shape != shape:
                 index = np.broadcast_to(index, shape)  # of lanes at one address, the last stays
             held[index], errors[index] = bits, error
+            parts[:] = [0, len(held)]
 
     def _grown(self, region: Region, kind: str, plane: Plane | None) -> Plane:
         """A plane as large as its region, which may have grown."""
         size = DTYPES[kind].itemsize
         shape = -(-region.size // size) * region.columns
         if plane is None or len(plane[0]) < shape:
-            made = np.zeros(shape, f"u{size}"), np.zeros(shape)
-            for new, old in zip(made, plane or (), strict=False):
-                new[: len(old)] = old
-            plane = self._planes.setdefault(region, {})[kind] = made
+            held, errors = np.zeros(shape, f"u{size}"), np.zeros(shape)
+            reach = [0, 0]
+            if plane is not None:
+                held[: len(plane[0])], errors[: len(plane[1])], reach = plane
+            plane = self._planes.setdefault(region, {})[kind] = held, errors, reach
         return plane
 
     def move(
@@ -221,8 +230,9 @@ def _index(region: Region, place: Array, columns: Array, size: int) -> Array:
     return index * region.columns + columns if region.columns > 1 else index
 
 
-def _views(plane: Plane, region: Region, access: MemoryAccess, offset: int, size: int) -> list[Array] | None:
-    """What affine addresses of global memory name, each lane another element; None for other addresses."""
+def _reach(region: Region, access: MemoryAccess, offset: int, size: int) -> tuple[int, int] | None:
+    """The first element that affine addresses of global memory name, and the one behind the last; None for other addresses, or if
+    several lanes name one element."""
     at = access.at
     if access.allocation is None or access.active is not None or type(at) is not Affine:
         return None
@@ -232,10 +242,15 @@ def _views(plane: Plane, region: Region, access: MemoryAccess, offset: int, size
             return None
         span += max(stride, 0) * (extent - 1)
     first = (at.base + offset - region.first) // size
-    return [
-        np.ndarray(at.extents, a.dtype, a, first * a.itemsize, [s // size * a.itemsize for s in at.strides])
-        for a in plane
-    ]
+    return first, first + span // size
+
+
+def _views(arrays: Sequence[Array], access: MemoryAccess, first: int, size: int) -> list[Array]:
+    """The elements of planes that affine addresses name from the first one on."""
+    at = access.at
+    assert type(at) is Affine
+    strides = [s // size for s in at.strides]
+    return [np.ndarray(at.extents, a.dtype, a, first * a.itemsize, [s * a.itemsize for s in strides]) for a in arrays]
 
 
 def bits_at(machine: Machine, access: MemoryAccess, place: Array, columns: Array, size: int) -> Array:

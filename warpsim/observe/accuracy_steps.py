@@ -6,7 +6,8 @@ floats pays one test, a plain operation (one element in each register, of all th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from warpsim.observe.accuracy_values import (
     NAMES,
     PARTS,
     Part,
+    Pass,
+    Passes,
     Recycled,
     Rule,
     elements,
@@ -39,6 +42,16 @@ Note = Callable[
     [Group, Instruction, "list[Array]", "list[Array | None]", Array, Array, None, str, Array], "Array | None"
 ]
 """Counts the errors of results, and gives them; None if there are none."""
+Operated = Callable[[Group, Instruction, "list[Array]", "list[Array | None]", Array, str, Pass], "Array | None"]
+"""Computes them before that."""
+
+
+class Notes(NamedTuple):
+    """What counts errors, and gives them; what computes them before that, by a pass."""
+
+    counted: Note
+    operated: Operated
+    passes: Passes | None
 
 
 Kept = dict[int, tuple[object, Array, Array]]
@@ -77,7 +90,7 @@ def _shadow(wholes: Wholes, kept: Kept, slot: int, held: object, value: Array, e
 
 
 def plain_step(
-    rule: Rule, instruction: Instruction, step: Step, usual: Step, note: Note, wholes: Wholes
+    rule: Rule, instruction: Instruction, step: Step, usual: Step, notes: Notes, wholes: Wholes
 ) -> Step | None:
     """The step of a plain operation; None for another one."""
     rounding, root, rounded = rule.rounding, rule.root, rule.rounding.kind
@@ -86,8 +99,9 @@ def plain_step(
     if not one or rounded == "f64" or "negative_product" in signs or rule.rounds or rounding.limits is not None:
         return None
     part, slot, exactly, dtype = (rounded, 0), instruction.outputs[0].registers[0], EXACT[root], DTYPES[rounded]
-    name, getters, take, kept = NAMES[part], rule.getters, wholes.arrays.take, wholes.of(part)
+    name, getters, kept = NAMES[part], rule.getters, wholes.of(part)
     slots = [-1 if o.register is None else o.register.index for o in rule.data]
+    note, operated, passes = notes.counted, notes.operated, notes.passes
     upper, others = NAMES["bf16", 1], PARTS.keys() - {name}
 
     def computed(machine: Machine, group: Group) -> object:
@@ -102,25 +116,34 @@ def plain_step(
         got = result if isinstance(result, np.ndarray) else as_array(group.read(slot))
         if got.dtype != dtype:
             got = part_of(got, part)
-        sources = [_shadow(wholes, kept, *one) for one in zip(slots, held, values, errors, strict=True)]
-        shape = got.shape
-        for source in sources:
-            if source.shape != shape:
-                shape = np.broadcast_shapes(shape, source.shape)
-        shadow = exactly(*sources, out=take(shape), dtype=F64)
-        error = np.subtract(shadow, got, out=take(shape), dtype=F64)
-        noted = note(group, instruction, values, errors, got, error, None, rounded, shadow)
+        compiled, shadow = passes and passes.of(root, rounded, got.size), None
+        if compiled:
+            noted = operated(group, instruction, values, errors, got, rounded, compiled)
+        else:
+            sources = [_shadow(wholes, kept, *one) for one in zip(slots, held, values, errors, strict=True)]
+            shadow, error = _exact(exactly, sources, got, wholes)
+            noted = note(group, instruction, values, errors, got, error, None, rounded, shadow)
         if len(shadows) > 1 and not others.isdisjoint(shadows):
             without_errors(group, (slot,))
         if noted is None:
             group.set_shadow(name, slot, None)
             return None
         shadows.setdefault(name, {})[slot] = noted  # the register is there, and dirty: the step has written it
-        if noted.shape == shadow.shape:
+        if shadow is not None and noted.shape == shadow.shape:
             kept[slot] = result, noted, shadow
         return None
 
     return computed
+
+
+def _exact(exactly: Callable[..., Array], sources: Sequence[Array], got: Array, wholes: Wholes) -> tuple[Array, Array]:
+    """The shadows of results, and what results lack of them."""
+    take, shape = wholes.arrays.take, got.shape
+    for source in sources:
+        if source.shape != shape:
+            shape = np.broadcast_shapes(shape, source.shape)
+    shadow = exactly(*sources, out=take(shape), dtype=F64)
+    return shadow, np.subtract(shadow, got, out=take(shape), dtype=F64)
 
 
 def compare_step(

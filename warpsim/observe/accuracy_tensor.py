@@ -104,7 +104,7 @@ class _Exact:
             return values
         parts = [getattr(one, call)(*arguments).astype(np.int64) for one in self.numbers]
         index = (parts[0] | parts[1] << 16 if len(parts) > 1 else parts[0]) - 1
-        held, lost = (array.take(np.maximum(index, 0), mode="clip") for array in plane)
+        held, lost = (array.take(np.maximum(index, 0), mode="clip") for array in plane[:2])
         return values + np.where((index >= 0) & (held == bits), lost, 0.0)
 
     def expected(self) -> list[Expected]:

@@ -9,6 +9,7 @@ import functools
 import math
 import sys
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -78,6 +79,29 @@ class Recycled:
             free = len(kept)
             kept.append(np.empty(1 << size.bit_length()))
         return kept[free][:size].reshape(shape)
+
+
+class Pass(Protocol):
+    """One pass over the lanes of an operation, in place of several by NumPy."""
+
+    def __call__(
+        self,
+        got: Array,
+        sources: Sequence[tuple[Array | None, Array | None]],
+        active: Array | None,
+        out: Array,
+        shape: tuple[int, ...],
+    ) -> tuple[float, float, int, int, int, int]:
+        """Store the errors of results to ``out``; ``sources`` are values and errors. Gives the sum of the relative errors, the largest
+        finite one, where that is, where the first infinite one is (or -1), how many sums equal a term, and bits: 1 if an error is not
+        zero, 2 if something is not finite."""
+
+
+class Passes(Protocol):
+    """Where passes are."""
+
+    def of(self, root: str, kind: str, lanes: int) -> Pass | None:
+        """That of an operation ("error": of what is given its errors) on so many elements of a type, if there is one."""
 
 
 WORTHWHILE = 1 << 15

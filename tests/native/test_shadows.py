@@ -1,0 +1,138 @@
+"""Passes of machine code over the shadows of values: what they find is what exact arithmetic says, special values, too."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from warpsim.native.shadows import Passes
+
+pytest.importorskip("llvmlite")
+SHAPE = (3, 5, 7)
+LEAST = Fraction(2) ** -126
+EXACT = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "exchanged": lambda a, b: b - a,
+    "mul": lambda a, b: a * b,
+    "fma": lambda a, b, c: a * b + c,
+    "div": lambda a, b: a / b,
+    "rcp": lambda a: 1 / a,
+    "sqrt": lambda a: Fraction(math.isqrt(int(a * 2**300))) / 2**150,
+    "rsqrt": lambda a: 2**150 / Fraction(math.isqrt(int(a * 2**300))),
+    "min": min,
+    "max": max,
+    "pos": lambda a: a,
+    "neg": lambda a: -a,
+    "abs": abs,
+}
+SHARES = {"add": [(0, 1), (1, 0)], "sub": [(0, 1), (1, 0)], "fma": [(2, 0)]}
+PASSES = Passes()
+
+
+def compiled(root, kind="f32"):
+    """The pass of an operation."""
+    PASSES.compile(root, kind)
+    return PASSES.of(root, kind, 1)
+
+
+def sizes(got, errors):
+    """Relative errors, exactly."""
+    return [abs(Fraction(float(e))) / max(abs(Fraction(float(g))), LEAST) for g, e in zip(got, errors, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "root",
+    ["fma", "sub", *(pytest.param(r, marks=pytest.mark.long) for r in sorted(EXACT.keys() - {"fma", "sub"}))],
+)
+def test_an_operation(root):
+    """Sources of all rows, of one, and for all lanes; exact ones and others; terms that vanish, and some below the normal range."""
+    rng, count = np.random.default_rng(5), EXACT[root].__code__.co_argcount if root not in ("min", "max", "abs") else 2
+    count = 1 if root == "abs" else count
+    shapes = [SHAPE, (1, 5, 7), (3, 1, 7)][:count]
+    values = [(np.abs(rng.standard_normal(s)) + 0.5).astype(np.float32) for s in shapes]
+    if count > 1:
+        values[-1][..., :2] *= np.float32(2.0**-40)
+        small = np.float32(2.0 ** (-40 if root == "div" else -90))
+        values[0][0, :2] *= small
+        values[1][0, 3:] *= small
+    errors = [rng.standard_normal(SHAPE) * 1e-9 * np.abs(values[0]), None, np.array([1e-30])][:count]
+    wide = [np.broadcast_to(v, SHAPE).reshape(-1) for v in values]
+    lost = [np.broadcast_to(0.0 if e is None else e, SHAPE).reshape(-1) for e in errors]
+    shadows = [
+        [Fraction(float(x)) + Fraction(float(e)) for x, e in zip(v, es, strict=True)]
+        for v, es in zip(wide, lost, strict=True)
+    ]
+    exact = [EXACT[root](*s) for s in zip(*shadows, strict=True)]
+    got = np.array([float(e) for e in exact]).astype(np.float32)
+
+    out = np.empty(SHAPE)
+    found = compiled(root)(got.reshape(SHAPE), list(zip(values, errors, strict=True)), None, out, SHAPE)
+
+    expected = np.array([float(e - Fraction(float(g))) for e, g in zip(exact, got, strict=True)])
+    np.testing.assert_allclose(out.reshape(-1), expected, rtol=1e-6, atol=1e-15 * float(max(map(abs, exact))))
+    relative = sizes(got, out.reshape(-1))
+    assert found[0] == pytest.approx(float(sum(relative)), rel=1e-6)
+    assert found[1] == pytest.approx(float(max(relative)), rel=1e-6)
+    assert relative[found[2]] == pytest.approx(float(max(relative)), rel=1e-6)
+    signs = {1: -1} if root == "sub" else {}
+    same = sum(
+        int(np.count_nonzero((got == signs.get(term, 1) * wide[term]) & (wide[other] != 0)))
+        for term, other in SHARES.get(root, ())
+    )
+    assert found[3:] == (-1, same, int(out.any()))
+    assert same or root not in ("add", "sub", "fma")
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize("n", [1, 8, 19])
+def test_special_values(n):
+    """The error of what is not finite is its shadow; one that is no number begins anew; an endless one is the largest."""
+    cases = [  # a, error of a, b, result, its error, relative
+        (1.0, 0.0, 2.0, 3.0, 0.0, 0.0),
+        (3e38, 0.0, 3e38, INF, 6e38, INF),
+        (INF, 0.0, 1.0, INF, 0.0, 0.0),
+        (INF, 5.0, 1.0, INF, 6.0, INF),
+        (INF, 0.0, -INF, NAN, 0.0, 0.0),
+        (INF, -1.0, 1.0, INF, 5e-324, INF),
+        (1.0, INF, 1.0, 2.0, INF, INF),
+        (1e-40, 1e-41, 0.0, 1e-40, 1e-41, 1e-41 * 2.0**126),
+    ]
+    for a, lost, b, got, error, relative in cases:
+        lanes, out = np.ones(n, np.float32), np.empty(n)
+        left, right, wrong, result = lanes.copy(), lanes.copy(), np.zeros(n), lanes * 2
+        left[-1], right[-1], wrong[-1], result[-1] = a, b, lost, got
+        rest = float(result[-1]) - got if math.isfinite(got) else 0.0
+        found = compiled("add")(result, [(left, wrong), (right, None)], None, out, (n,))
+
+        assert out[-1] == pytest.approx(error - rest, rel=1e-3, abs=0 if error > 1e-300 or not error else 1e-323)
+        assert not out[:-1].any()
+        if relative == INF:
+            assert found[3] == n - 1
+            assert found[1] == 0.0
+        else:
+            assert found[1] == pytest.approx(relative, rel=1e-3)
+            assert found[3] == -1
+
+
+def test_lanes_that_do_not_count():
+    """What is masked is not counted, and not mended."""
+    got, error = np.array([1, 2, INF, 4], np.float32), np.array([1e-7, 0.5, 3.0, NAN])
+    out = np.empty(4)
+    found = compiled("error")(got, [(None, error)], np.array([True, False, False, False]), out, (4,))
+
+    assert found == (pytest.approx(1e-7), pytest.approx(1e-7), 0, -1, 0, 1)
+    np.testing.assert_array_equal(out, error)
+
+
+@pytest.mark.long
+def test_halves_and_doubles():
+    """The least normal f16 is 2^-14; errors of f64 are no f32."""
+    got, out = np.array([2.0**-20, 1.0], np.float16), np.empty(2)
+    found = compiled("error", "f16")(got, [(None, np.array([2.0**-24, 0.0]))], None, out, (2,))
+    assert found[:3] == (2.0**-10, 2.0**-10, 0)
+    found = compiled("error", "f64")(np.array([1.0, 3.0]), [(None, np.array([2.0**-300, 0.0]))], None, out, (2,))
+    assert found[:3] == (2.0**-300, 2.0**-300, 0)
