@@ -28,6 +28,8 @@ FUNCTION = ".func (.param .b32 o) f(.param .b32 i) { .reg .b32 %v; ld.param.b32 
 CALL = "{ .param .b32 i; .param .b32 o; st.param.b32 [i], %r2; call (o), f, (i); ld.param.b32 %r6, [o]; }"
 
 FAULTS = {
+    "barriers of two ways": ("races", "shr.u32 %r6, %r1, 5; mul.wide.u32 %x4, %r6, 4; add.u64 %x4, %x4, %x1; ld.global.u32 %r2, [%x4]; setp.eq.u32 %p1, %r2, 0; @%p1 bra other; "
+                             "bar.sync 0; xor.b32 %r6, %r5, 128; ld.shared.u32 %r7, [%r6]; bra fin; other: bar.sync 0; st.shared.u32 [%r5], 1; fin:", 64),
     "behind a guard that data decide": ("races", LOAD + "@%p1 ld.global.u32 %r6, [%x3];" + STORE, 32),
     "a side of other values": ("races", "ld.global.u32 %r2, [%x1]; setp.eq.u32 %p1, %r2, 0; @%p1 bra past; ld.global.u32 %r2, [%x3]; past:" + STORE, 32),
     "a way that two sides lead to": ("races", "ld.global.u32 %r6, [%x3]; ld.global.v2.u32 {%r2, %r7}, [%x1]; setp.eq.u32 %p1, %r2, 0; setp.gt.u32 %p2, %r2, 9; "
@@ -95,6 +97,9 @@ FAULTS = {
                           "atom.shared::cluster.exch.b32 %r7, [%r6], %r9;" + CLUSTER + "ld.shared.u32 %r6, [%r3];" + READ + CLUSTER, 1),
     "a cluster's barrier": ("barriers", LOAD + "@%p1 bra past;" + CLUSTER + "past:" + CLUSTER, 32),
     "half of the warps": ("barriers", "setp.lt.u32 %p2, %r1, 40; @%p2 barrier.sync 0; barrier.sync 1;", 64),
+    "a barrier more in some laps": ("races", "shr.u32 %r6, %r1, 5; mul.wide.u32 %x4, %r6, 4; add.u64 %x4, %x4, %x1; mov.u32 %r9, 0; again: ld.global.u32 %r2, [%x4]; setp.eq.u32 %p1, %r2, 0; "
+                                    "@%p1 bra past; bar.sync 0; past: xor.b32 %r6, %r5, 128; ld.shared.u32 %r7, [%r6]; bar.sync 0; st.shared.u32 [%r5], 1; bar.sync 0; add.u32 %r9, %r9, 1; "
+                                    "setp.lt.u32 %p2, %r9, 3; @%p2 bra again;", 64),
     "who has exited": ("races", "st.shared.u32 [%r5], 1; setp.lt.u32 %p2, %r1, 32; @!%p2 exit; bar.sync 0; xor.b32 %r6, %r5, 128; ld.shared.u32 %r7, [%r6];", 64),
     "the state of another phase": ("races barriers asynchrony", INIT.format(64) + "mbarrier.arrive.shared.b64 %x4, [%r8]; w: mbarrier.test_wait.shared.b64 %p7, [%r8], %x4; @!%p7 bra w; "
                                    "mbarrier.arrive.shared.b64 %x5, [%r8];" + LOAD + "selp.b64 %x4, %x4, %x5, %p1; st.shared.u32 [%r5], 1; "
@@ -109,7 +114,7 @@ FAULTS = {
     "another's copy": ("races", "cp.async.ca.shared.global [%r5], [%x3], 4; bar.sync 0; xor.b32 %r6, %r5, 4; ld.shared.u32 %r7, [%r6]; cp.async.wait_all;", 64),
 }  # fmt: skip
 """Faulty kernels: the properties that they break, their text, and how many threads run."""
-SHORT = 27
+SHORT = 28
 """So many show what would be proved without some of the code."""
 
 

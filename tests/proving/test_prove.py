@@ -417,6 +417,32 @@ def test_barriers_in_a_loop_for_a_solver(first, second, races):
     assert proof["races"].verdict.value == races
 
 
+COUNTED = """ld.param.u64 %x1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %x2, %r1, 4; add.u64 %x1, %x1, %x2; ld.global.u32 %r2, [%x1];
+mov.u32 %r3, s; shl.b32 %r4, %r1, 2; add.u32 %r4, %r4, %r3; and.b32 %r2, %r2, 63; shl.b32 %r2, %r2, 2; add.u32 %r2, %r2, %r3; mov.u32 %r5, 0;
+again: {before} atom.shared.add.u32 %r6, [%r2], 1; {after} add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, {laps}; @%p1 bra again;
+{last} ld.shared.u32 %r7, [%r4];"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "proved"),
+    [
+        ({"after": "bar.sync 0;"}, True),
+        ({"before": "bar.sync 0;"}, False),
+        pytest.param({"before": "bar.sync 0;", "last": "bar.sync 0;"}, True, marks=pytest.mark.long),
+        pytest.param({"after": "bar.warp.sync -1;"}, False, marks=pytest.mark.long),
+        pytest.param({"after": "bar.sync 0;", "laps": "%r2"}, False, marks=pytest.mark.long),
+        pytest.param({"before": "ld.shared.u32 %r7, [%r4];", "after": "bar.sync 0;"}, False, marks=pytest.mark.long),
+    ],
+)
+def test_a_loop_that_is_left(changed, proved):
+    """Who has left a loop has left it in the lap of the last barrier: its accesses and those of the loop are ordered, or not."""
+    pytest.importorskip("z3", reason="needs warpsim[prove]")
+    body = COUNTED.format(**{"before": "", "after": "", "last": "", "laps": "3", **changed})
+    proof = proof_of(body, args=(np.zeros(64, np.uint32),), block=64)
+
+    assert (proof["races"].verdict is Verdict.PROVED) is proved
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("path", BREAKING, ids=lambda p: f"{p.parent.name}/{p.name[:-8]}")
 def test_a_solver_does_not_prove_a_faulty_program(path):

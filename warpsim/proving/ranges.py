@@ -193,6 +193,7 @@ class Questions:
         accesses = [(a, self.place_of(a)) for a in self.ways.accesses if a.space != "local"]
         placed = [(a, p) for a, p in accesses if p is not None and p.space != "local"]
         yield from ((a.instruction, None) for a, p in accesses if p is None)
+        yield from self._apart
         for (a, p), (b, q) in itertools.combinations_with_replacement(placed, 2):
             if p is not q or (a.kind == "load" and b.kind == "load"):
                 continue
@@ -261,13 +262,16 @@ class Questions:
         return [self.ways.laps[h] == self.theirs(self.ways.laps[h]) for h in heads]
 
     def _laps(self, start: int, one: int, two: int) -> Iterator[z3.ExprRef]:
-        """In which laps of loops around both instructions two threads are that come to them from the same barrier (`_phases`)."""
+        """In which laps of loops around one of both instructions, or both, two threads are that come to them from the same barrier
+        (`_phases`); of one that has left a loop for good, in which it has."""
         for head in self.timed:
-            if not (self._within(one, head) and self._within(two, head)) or head not in self.ways.laps:
+            inside = [self._within(at, head) for at in (one, two)]
+            outer = any(head in blocks for other, blocks in self.walker.inside.items() if other != head)
+            if head not in self.ways.laps or not any(inside) or (outer and not all(inside)):
                 continue
             mine, other = self.ways.laps[head], self.theirs(self.ways.laps[head])
             if start < 0 or not self._within(start, head):
-                yield mine == other  # the first
+                yield mine == other if all(inside) else (mine if inside[0] else other) == 0  # the first
                 continue
             first = self.walker.blocks[head].first
             same = self._ahead(self._next(start), self.stops, cut=frozenset({first}))
@@ -322,10 +326,22 @@ class Questions:
         following = [at + 1] if at + 1 < len(self.code) else []
         if traits.ending is Ending.BRANCH:
             targets = [t for t in instruction.targets if t < len(self.code)]
+            guard = self._settled.get(at)
+            if guard is not None:
+                return targets if guard else following
             return targets + (following if instruction.guard is not None else [])
         if (traits.leaves or traits.stop is not None) and instruction.guard is None:
             return []
         return following
+
+    @functools.cached_property
+    def _settled(self) -> dict[int, bool]:
+        """The guards of branches that are the same in all threads, laps and launches."""
+        guards: dict[int, list[z3.ExprRef]] = {}
+        for at, _, guard in self.walker.branches:
+            guards.setdefault(at, []).append(guard)
+        known = {at: {str(z3.simplify(g)) if len(named(g)) == 0 else "" for g in each} for at, each in guards.items()}
+        return {at: found == {"True"} for at, found in known.items() if found in ({"True"}, {"False"})}
 
     def barriers(self) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
         """Branches on whose sides threads of a CTA may come to different barriers, or lanes of a warp to different collectives."""
@@ -337,25 +353,32 @@ class Questions:
             if m.mask is not None and not m.mask.eq(z3.BitVecVal(0xFFFFFFFF, 32)):
                 yield m.instruction, None
         yield from self._parted()
+        yield from self._apart
+        yield from self._different(collectives, self._near)
+
+    @functools.cached_property
+    def _apart(self) -> list[tuple[Instruction, z3.ModelRef | None]]:
+        """Branches on whose sides threads of a CTA may come to different barriers: then these order nothing."""
+        return list(self._different(self.stops_of_cta, []))
+
+    def _different(self, stops: set[int], near: list[z3.ExprRef]) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
+        """Branches on whose sides two threads, of which this is so, may come to different ones of these instructions."""
         for at, condition, guard in self.walker.branches:
             instruction = self.code[at]
-            for stops, warp in ((self.stops_of_cta, False), (collectives, True)):
-                if instruction.traits.ending is Ending.BRANCH:
-                    ahead = self._ahead(self._next(at), stops) & stops
-                elif at in stops:
-                    ahead = {at, *(self._ahead([at + 1], stops) & stops)} if instruction.guard is not None else set()
-                else:
-                    continue
-                if len(ahead) < 2 - (at in stops):
-                    continue
-                same = self._together(at)
-                near = self._near if warp else []
-                model = self.possible(
-                    condition, self.theirs(condition), guard != self.theirs(guard), *same, *near, two=True
-                )
-                if model is not None:
-                    yield instruction, model or None
-                    break
+            if instruction.traits.ending is Ending.BRANCH:
+                ahead = self._ahead(self._next(at), stops) & stops
+            elif at in stops:
+                ahead = {at, *(self._ahead([at + 1], stops) & stops)} if instruction.guard is not None else set()
+            else:
+                continue
+            if len(ahead) < 2 - (at in stops):
+                continue
+            same = self._together(at)
+            model = self.possible(
+                condition, self.theirs(condition), guard != self.theirs(guard), *same, *near, two=True
+            )
+            if model is not None:
+                yield instruction, model or None
 
     def _parted(self) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
         """Branches that say that lanes of a warp stay together, and where they may not."""
