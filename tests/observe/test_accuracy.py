@@ -362,6 +362,59 @@ def test_where_a_value_goes_its_error_goes():
     assert not shadow(integers, x, np.zeros(32, np.float32))[1].accuracy.stores
 
 
+def test_an_f64_that_goes_in_halves():
+    """Compilers shuffle an f64 as two words. Where halves of one value meet, its error counts, in its own ulps; else none does."""
+    body = """ld.global.f64 %d1, [%rd4]; sqrt.rn.f64 %d2, %d1; mov.b64 {{%r2, %r3}}, %d2;
+    shfl.sync.bfly.b32 %r4, %r2, 1, 31, -1;
+    shfl.sync.bfly.b32 %r5, %r3, 1, 31, -1; mov.b32 %r6, %r5;
+    mov.b64 %d3, {{%r4, {high}}}; st.global.f64 [%rd5], %d3;"""
+    x = np.arange(2, 34, dtype=np.float64)
+    out, result = shadow(body.format(high="%r6"), x, np.zeros(32), size=8)
+    swapped = x.reshape(-1, 2)[:, ::-1].reshape(-1)
+    exact = [Fraction(math.isqrt(int(v) << 400), 1 << 200) for v in swapped]
+    wrong = [abs(e - Fraction(float(o))) for e, o in zip(exact, out, strict=True)]
+    worst = max(range(32), key=lambda k: wrong[k] / Fraction(float(out[k])))
+
+    (stored,) = result.accuracy.stores
+    assert stored.largest == pytest.approx(float(wrong[worst] / Fraction(float(out[worst]))), rel=1e-9, abs=0)
+    assert stored.ulps == pytest.approx(float(wrong[worst]) / math.ulp(out[worst]), rel=1e-9, abs=0)
+    assert not shadow(body.format(high="%r3"), x, np.zeros(32), size=8)[1].accuracy.stores
+
+
+def test_an_f64_just_below_a_power_of_two():
+    """An ulp is one of the exact value, also where that is an f64 only once it is rounded."""
+    body = "ld.global.f64 %d1, [%rd4]; mul.rn.f64 %d2, %d1, %d1; st.global.f64 [%rd5], %d2;"
+    x = np.full(32, 1 - 2.0**-53)
+    out, result = shadow(body, x, np.zeros(32), size=8)
+    nearly = np.full(32, 1 + 2.0**-52)
+    body = body.replace("mul.rn.f64 %d2, %d1, %d1", "rcp.rn.f64 %d3, %d1; mul.rp.f64 %d2, %d1, %d3")
+    up, upward = shadow(body, nearly, np.zeros(32), size=8)
+
+    assert result.accuracy.ulps == pytest.approx(float((Fraction(x[0]) ** 2 - Fraction(out[0])) * 2**53), rel=1e-12)
+    assert up[0] == 1.0
+    assert upward.accuracy.ulps == pytest.approx(0.0, abs=1e-30)
+
+
+def test_what_a_sign_chooses():
+    """`slct` takes errors along. The sign that a shadow has may be another one: what it takes then is what is due."""
+    body = """ld.global.f32 %f1, [%rd4]; div.rn.f32 %f2, %f1, 0f40400000; sub.s32 %r2, %r1, 3;
+    slct.f32.s32 %f3, %f2, %f1, %r2; st.global.f32 [%rd5], %f3;
+    mul.rn.f32 %f4, %f1, 0f40400000; sub.rn.f32 %f5, %f4, 0f3E99999A;
+    slct.f32.f32 %f6, %f1, %f2, %f5;
+    st.global.f32 [%rd5], %f6;"""
+    tenth = np.float32(0.1)
+    out, result = shadow(body, np.full(32, tenth), np.zeros(32, np.float32))
+    third = Fraction(float(tenth)) / 3
+
+    assert Fraction(float(tenth)) * 3 < Fraction(float(np.uint32(0x3E99999A).view(np.float32)))
+    assert (out == tenth).all()
+    chosen, turned = sorted(result.accuracy.stores, key=lambda b: b.line)
+    assert chosen.exact == pytest.approx(float(third), rel=1e-15, abs=0)
+    assert chosen.total / chosen.largest == pytest.approx(29, rel=1e-6)
+    assert turned.exact == pytest.approx(float(third), rel=1e-15, abs=0)
+    assert at(result, 13).kinds["decided otherwise"] == 32
+
+
 def test_what_constants_lose():
     """A conversion that reads no register rounds, too."""
     body = "cvt.rn.f16.f32 %h1, 0f3DCCCCCD; cvt.f32.f16 %f1, %h1; st.global.f32 [%rd5], %f1;"

@@ -122,7 +122,7 @@ ACCESSES = {Access.LOAD: "load", Access.STORE: "store"}
 _INTEGERS = frozenset(f"{sign}{bits}" for sign in "su" for bits in (8, 16, 32, 64))
 
 
-MOVES = {"mov": "move", "selp": "select", "shfl": "shuffle", "movmatrix": "transpose"}
+MOVES = {"mov": "move", "selp": "select", "slct": "choose", "shfl": "shuffle", "movmatrix": "transpose"}
 MATRICES = {"ldmatrix": "load_matrices", "stmatrix": "store_matrices"}
 FACTORS = frozenset(("f16", "bf16", "tf32", "e4m3", "e5m2", "f64"))
 
@@ -154,7 +154,8 @@ def rounding_of(form: Form, text: str, access: Access | None) -> Rounding | None
     if access is Access.ATOMIC and form.scope is Scope.THREAD:
         return _atomic(words)
     if root in MOVES:
-        return Rounding(MOVES[root], next((w for w in words if w in DTYPES), ""))
+        chosen_by = words.pop() if MOVES[root] == "choose" else ""
+        return Rounding(MOVES[root], next((w for w in words if w in DTYPES), ""), chosen_by)
     if root in MATRICES:
         return Rounding(MATRICES[root]) if "b16" in words and "m8n8" in words else None
     if root == "tcgen05":

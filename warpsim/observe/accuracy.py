@@ -65,11 +65,14 @@ from warpsim.observe.accuracy_report import AccuracyReport, Birth
 from warpsim.observe.accuracy_steps import MOVES, Notes, Wholes, compare_step, other_step, plain_step
 from warpsim.observe.accuracy_values import (
     DECISION,
+    HIGH,
+    LOW,
     NAMES,
     NONE,
     NOTHING,
     PARTS,
     Made,
+    Part,
     Pass,
     Passes,
     Pending,
@@ -83,7 +86,7 @@ from warpsim.observe.accuracy_values import (
     rule_of,
     shadow_value,
 )
-from warpsim.program.program import Instruction
+from warpsim.program.program import Instruction, Operand
 from warpsim.records import define
 
 LOADS = frozenset(("load", "load_fragment"))
@@ -99,6 +102,28 @@ class Known:
     adds: bool
     """Whether its results are sums, in which a term may be absorbed."""
     births: list[Birth | None] = attrs.field(factory=lambda: [None, None])
+
+
+class Places:
+    """Where the bits that an instruction moves come to stand, and the errors that its results get."""
+
+    def __init__(self, outputs: list[Operand]) -> None:
+        self.outputs = outputs
+        self.ends: list[int] = np.cumsum([o.type.bits for o in outputs]).tolist()
+        self.made: Made = {}
+
+    def put(self, kind: str, at: int, width: int, error: Array | None) -> bool:
+        """Give the errors of an element to the register in which all its bits stand; False if there is none."""
+        number = bisect.bisect(self.ends, at)
+        start = self.ends[number - 1] if number else 0
+        fits = number < len(self.outputs) and at + width <= self.ends[number]
+        if fits and self.outputs[number].register is not None:
+            self.made[self.outputs[number].registers[0], (kind, (at - start) // width)] = error
+        return fits
+
+    def alone(self, at: int) -> bool:
+        """Whether a word has a register for itself."""
+        return at + 32 in self.ends and (at == 0 or at in self.ends)
 
 
 class Sizes(NamedTuple):
@@ -347,28 +372,45 @@ class Accuracy(Watcher):
 
     def _move(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         """Elements keep their place among all bits of the sources, one after another."""
-        made: Made = {}
-        ends = np.cumsum([o.type.bits for o in elements(instruction.outputs)]).tolist()
-        outputs, first = elements(instruction.outputs), 0
+        first, places = 0, Places(elements(instruction.outputs))
+        halves: dict[tuple[Part, int], Array] = {}
         for operand, errors in zip(p.rule.data, p.errors, strict=True):
-            for (kind, k), error in errors.items():
-                if kind == "pred":
-                    made[outputs[0].registers[0], DECISION] = error
-                    continue
-                width = 8 * DTYPES[kind].itemsize
-                at = first + k * width
-                number = bisect.bisect(ends, at)
-                start = ends[number - 1] if number else 0
-                if number < len(outputs) and at + width <= ends[number] and outputs[number].register is not None:
-                    made[outputs[number].registers[0], (kind, (at - start) // width)] = error
+            for part, error in errors.items():
+                if part == DECISION:
+                    places.made[places.outputs[0].registers[0], DECISION] = error
+                elif part in (LOW, HIGH):
+                    halves[part, first] = error
+                else:
+                    width = 8 * DTYPES[part[0]].itemsize
+                    at = first + part[1] * width
+                    if not places.put(part[0], at, width, error) and width == 64:
+                        halves.update({(LOW, at): error, (HIGH, at + 32): error})
             first += operand.type.bits
-        return made
+        for (part, at), error in halves.items():
+            other = halves.get((HIGH, at + 32)) if part == LOW else None
+            whole = other is not None and places.put("f64", at, 64, _some(np.where(error == other, error, 0.0)))
+            if not whole and places.alone(at):
+                places.put(part[0], at, 32, error)
+        return places.made
 
     def _select(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        return self._selected(group, instruction, p, p.values[2].astype(np.bool_), p.errors[2].get(DECISION))
+
+    def _choose(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        """A choice by sign, which the shadow may decide otherwise."""
+        yes, no, kind = np.ones(1, np.bool_), np.zeros(1, np.bool_), p.rule.rounding.to
+        chosen = instruction.form.function(instruction.op, yes, no, p.values[2])
+        error, mask = p.errors[2].get((kind, 0)), None
+        if error is not None:
+            mask = _some(chosen ^ (shadow_value(p.values[2], error) >= 0))
+            if mask is not None:
+                self._decided(group, instruction, mask if p.active is None else mask & p.active)
+        return self._selected(group, instruction, p, chosen, mask)
+
+    def _selected(self, group: Group, instruction: Instruction, p: Pending, chosen: Array, mask: Array | None) -> Made:
+        """The errors of the sources that lanes choose; ``mask``: their shadows choose the other."""
         made: Made = {}
         slot, kind = instruction.outputs[0].registers[0], p.rule.rounding.kind
-        chosen = p.values[2].astype(np.bool_)
-        mask = p.errors[2].get(DECISION)
         for part in {*p.errors[0], *p.errors[1]}:
             a, b = (p.errors[k].get(part, NONE) for k in (0, 1))
             made[slot, part] = _some(np.where(chosen, a, b))
@@ -493,7 +535,7 @@ class Accuracy(Watcher):
         region, width = accessed(machine, access)[0], access.nbytes // len(p.values)
         held = self._memory.kinds(region)
         for number, (value, errors) in enumerate(zip(p.values, p.errors, strict=True)):
-            for kind in {*held, *(kind for kind, _ in errors)} - {"pred"}:
+            for kind in {*held, *(kind for kind, _ in errors if kind in DTYPES)}:
                 size = DTYPES[kind].itemsize
                 for k in range(width // size):
                     offset, error = number * width + k * size, errors.get((kind, k))

@@ -35,6 +35,8 @@ class Birth:
     """The largest relative error of the operands of the example."""
     value: float = 0.0
     exact: float = 0.0
+    error: float = 0.0
+    """What the example lacks; ``exact`` is ``value`` with it, as an f64."""
     stored: bool = False
     kinds: Counter[str] = attrs.field(factory=Counter)
     inlined_at: tuple[tuple[str, int], ...] = ()
@@ -46,6 +48,7 @@ class Birth:
     ) -> None:
         """Take a result as the example, and say what happened there."""
         self.largest, self.value = largest, value
+        self.error = error
         self.exact = value + error if math.isfinite(value) else error
         given = [abs(e) / abs(v) if v and math.isfinite(v) else 0.0 for v, e in zip(values, errors, strict=True)]
         self.operands = max(given, default=0.0)
@@ -70,13 +73,11 @@ class Birth:
             return 0.0
         if not math.isfinite(self.value) or not math.isfinite(self.exact):
             return math.inf
+        fraction, exponent = math.frexp(self.exact)
+        if self.exact == self.value and abs(fraction) == 0.5 and fraction * self.error < 0:
+            exponent -= 1  # it is less than the power of two to which it rounds
         least = LEAST[self.type]
-        exponent = max(math.frexp(self.exact)[1] - PRECISION[self.type], least) if self.exact else least
-        return (
-            abs(self.exact - self.value) / math.ldexp(1.0, exponent)
-            if self.exact != self.value
-            else self.largest * 2.0 ** PRECISION[self.type]
-        )
+        return abs(self.error) / math.ldexp(1.0, max(exponent - PRECISION[self.type], least) if self.exact else least)
 
     @property
     def place(self) -> str:

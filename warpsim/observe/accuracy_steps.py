@@ -33,7 +33,7 @@ from warpsim.observe.accuracy_values import (
 )
 from warpsim.program.program import Instruction
 
-MOVES = frozenset(("move", "select", "shuffle", "transpose", "decide", "compare"))
+MOVES = frozenset(("move", "select", "choose", "shuffle", "transpose", "decide", "compare"))
 """What gives no error where its sources have none."""
 Decided = Callable[[Group, Instruction, Array], None]
 """Counts the threads that the shadow decides otherwise."""

@@ -231,7 +231,7 @@ def load_cells(machine: Machine, group: Group, p: Pending, memory: ShadowMemory)
 def store_cells(machine: Machine, group: Group, p: Pending, memory: ShadowMemory) -> None:
     """Give cells the errors of registers."""
     region, warps, count = tensor_of(machine), group.warps, machine.batch.shape.n_ctas
-    kinds = {*memory.kinds(region), *(kind for errors in p.errors for kind, _ in errors)} - {"pred"}
+    kinds = {*memory.kinds(region), *(kind for errors in p.errors for kind, _ in errors if kind in DTYPES)}
     if not kinds:
         return
     parts = p.instruction.named["r"].parts

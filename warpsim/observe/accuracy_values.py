@@ -24,9 +24,14 @@ Part = tuple[str, int]
 """An element of a register: its type, and its place from the low end. Of a predicate: ``DECISION``."""
 DECISION: Part = ("pred", 0)
 """True where the shadow decides otherwise."""
+LOW: Part = ("low half", 0)
+HIGH: Part = ("high half", 0)
+"""Halves of an f64, in registers of 32 bits: they have the error of the whole, which counts again where they meet."""
 NAMES: dict[Part, str] = {
     **{(kind, k): f"error of {kind} at {k}" for kind, dtype in DTYPES.items() for k in range(8 // dtype.itemsize)},
     DECISION: "other decision",
+    LOW: "error of the f64 with this low half",
+    HIGH: "error of the f64 with this high half",
 }
 PARTS = {name: part for part, name in NAMES.items()}
 Errors = dict[Part, Array]
