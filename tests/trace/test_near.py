@@ -25,7 +25,10 @@ def recorded(tracer):
     """All that a trace has, but for times, so that it can be compared."""
     trace = tracer.trace()
     where = [(i.span.line, i.span.column) for i in trace.instructions]
-    lines = [(line.number, attrs.evolve(line.counts, seconds=0.0), line.conflict) for line in trace.profile.lines]
+    lines = [
+        (line.number, attrs.evolve(line.counts, seconds=0.0), line.conflict and line.conflict.passes)
+        for line in trace.profile.lines
+    ]
     return {
         "warps": trace.warps,
         "steps": [where[number] for number in trace.steps],
@@ -102,12 +105,12 @@ def test_many_random_kernels(monkeypatch, batches):
     """The same for more kernels, of which most have several CTAs that may run apart."""
     wrong = [
         seed
-        for seed in range(1000, 1300)
+        for seed in range(1000, 1060)
         if traced(launch_of(seed), monkeypatch, ctas=1) != traced(launch_of(seed), monkeypatch, apart=False, ctas=1)
     ]
 
     assert not wrong
-    assert sum(near for near, _ in batches) > 100
+    assert sum(near for near, _ in batches) > 20
 
 
 PROGRAMS = Path(__file__).parent.parent.parent / "programs"
