@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import warpsim
 from warpsim.native.shadows import Passes
 
 pytest.importorskip("llvmlite")
@@ -126,6 +127,20 @@ def test_lanes_that_do_not_count():
 
     assert found == (pytest.approx(1e-7), pytest.approx(1e-7), 0, -1, 0, 1)
     np.testing.assert_array_equal(out, error)
+
+
+@pytest.mark.parametrize(
+    ("compiler", "engine", "there"), [(True, "auto", True), (True, "interpreter", False), (False, "auto", False)]
+)
+def test_who_has_passes(monkeypatch, compiler, engine, there):
+    """The interpreter never compiles, and a browser has no ctypes, which machine code imports."""
+    asked = []
+    monkeypatch.setattr("warpsim.native.compiling.available", lambda: compiler)
+    monkeypatch.setattr("warpsim.native.shadows.passes", lambda: asked.append(PASSES) or PASSES)
+    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }"
+
+    assert warpsim.load(text)["k"](1, 32, (), shadow="f64", engine=engine).accuracy is not None
+    assert bool(asked) == there
 
 
 @pytest.mark.long

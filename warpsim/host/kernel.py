@@ -106,12 +106,16 @@ def accuracy_of(shadow: str | None, checks: frozenset[str], engine: str = "auto"
     """What computes every float value in higher precision as well, if a launch asks for it."""
     if shadow is None and ACCURACY not in checks:
         return None
-    from warpsim.native.shadows import passes
+    from warpsim.native.compiling import available
     from warpsim.observe.accuracy import Accuracy
 
     if shadow is not None:
         choice("shadow", shadow, ("f64",))
-    return Accuracy(None if engine == "interpreter" else passes())
+    if engine == "interpreter" or not available():
+        return Accuracy()
+    from warpsim.native.shadows import passes
+
+    return Accuracy(passes())
 
 
 def _profiler() -> Profiler:

@@ -18,7 +18,6 @@ import numpy as np
 from warpsim.cache import digest
 from warpsim.isa.exact import LEAST_NORMAL, SMALL, TERMS
 from warpsim.native.addresses import address_of
-from warpsim.native.compiling import available
 from warpsim.native.compiling.compiler import compiled_function, kept_function
 from warpsim.native.compiling.images import function_at
 from warpsim.native.compiling.queue import compile_queue
@@ -128,15 +127,8 @@ class _Pass:
         whole = text.make(f"and i64 {self.count}, {-WIDE}")
         rest = text.make(f"sub i64 {self.count}, {whole}")
         vectors = text.make(f"lshr i64 {whole}, {WIDE.bit_length() - 1}")
-        found = [
-            (
-                n,
-                self._kept(f"<{n} x double>", "zeroinitializer"),
-                self._kept(f"<{n} x double>", real(-1.0, "double")),
-                self._kept(f"<{n} x i64>", "zeroinitializer"),
-            )
-            for n in (WIDE, 1)
-        ]
+        self.best, self.place = self._kept("double", "-1.0"), self._kept("i64", "0")
+        found = [(n, self._kept(f"<{n} x double>", "zeroinitializer")) for n in (WIDE, 1)]
         arrays = [self.got, self.mask, self.out, *(a for pair in self.sources for a in pair if a is not None)]
         with text.loop(rows) as row:
             for array in arrays:
@@ -160,7 +152,7 @@ class _Pass:
         self.text.store(type, value, room, 8)
         return room
 
-    def _lanes(self, lane: str, n: int, total: str, best: str, where: str) -> None:
+    def _lanes(self, lane: str, n: int, total: str) -> None:
         """The work of ``n`` lanes."""
         text, type = self.text, self.type
         vector, flags = f"<{n} x double>", f"<{n} x i1>"
@@ -185,16 +177,16 @@ class _Pass:
         ratio, error = (text.load(vector, a, 8) for a in (relative, errors))
         text.store(vector, error, self.out.place(lane), 8)
         text.store(vector, text.op("fadd", "double", text.load(vector, total, 8), ratio, n=n), total, 8)
-        held = text.load(vector, best, 8)
-        more = text.op("fcmp ogt", "double", ratio, held, n=n)
-        text.store(vector, text.select(more, "double", ratio, held, n=n), best, 8)
-        numbers, number = f"<{n} x i64>", text.make(f"add i64 {self.begins}, {lane}")
-        text.store(
-            numbers,
-            text.select(more, "i64", text.splat("i64", number, n), text.load(numbers, where, 8), n=n),
-            where,
-            8,
-        )
+        more = text.op("fcmp ogt", "double", ratio, text.splat("double", text.load("double", self.best, 8), n), n=n)
+        with text.when(text.any(more, n)):
+            for k in range(n):
+                one = text.make(f"extractelement {vector} {ratio}, i32 {k}")
+                held = text.load("double", self.best, 8)
+                larger = text.make(f"fcmp ogt double {one}, {held}")
+                number = text.make(f"add i64 {text.make(f'add i64 {self.begins}, {lane}')}, {k}")
+                number = text.make(f"select i1 {larger}, i64 {number}, i64 {text.load('i64', self.place, 8)}")
+                text.store("i64", number, self.place, 8)
+                text.store("double", text.make(f"select i1 {larger}, double {one}, double {held}"), self.best, 8)
         wrong = text.op("fcmp une", "double", error, "zeroinitializer", n=n)
         self._flag(text.make(f"zext i1 {text.any(wrong, n)} to i64"))
 
@@ -294,25 +286,13 @@ class _Pass:
                 "i64", text.make(f"add i64 {text.make(f'add i64 {self.begins}, {lane}')}, {number}"), self.first, 8
             )
 
-    def _results(self, found: list[tuple[int, str, str, str]]) -> None:
-        text = self.text
-        total, best, place = "0.0", "-1.0", "0"
-        for n, *rooms in found:
-            sums, most, where = (
-                text.load(f"<{n} x {t}>", r, 8) for t, r in zip(("double", "double", "i64"), rooms, strict=True)
-            )
+    def _results(self, found: list[tuple[int, str]]) -> None:
+        text, total = self.text, "0.0"
+        for n, room in found:
+            sums = text.load(f"<{n} x double>", room, 8)
             for k in range(n):
-                one, size, at = (
-                    text.make(f"extractelement <{n} x {t}> {v}, i32 {k}")
-                    for t, v in (("double", sums), ("double", most), ("i64", where))
-                )
-                at = text.make(f"add i64 {at}, {k}")
-                total = text.make(f"fadd double {total}, {one}")
-                more, equal = (text.make(f"fcmp {how} double {size}, {best}") for how in ("ogt", "oeq"))
-                first = text.make(f"and i1 {equal}, {text.make(f'icmp slt i64 {at}, {place}')}")
-                more = text.make(f"or i1 {more}, {first}")
-                best = text.make(f"select i1 {more}, double {size}, double {best}")
-                place = text.make(f"select i1 {more}, i64 {at}, i64 {place}")
+                total = text.make(f"fadd double {total}, {text.make(f'extractelement <{n} x double> {sums}, i32 {k}')}")
+        best, place = text.load("double", self.best, 8), text.load("i64", self.place, 8)
         kept = (text.load("i64", room, 8) for room in (self.first, self.absorbed, self.flags))
         for k, (type, value) in enumerate((("double", total), ("double", best), *(("i64", v) for v in (place, *kept)))):
             text.store(type, value, text.at("%args", "i64", k), 8)
@@ -437,7 +417,7 @@ class Passes:
             known = root == ERROR or (root in WHOLE and kind != "f64")
             kept = kept_function(f"shadow {key}") if known else None
             self._found[key] = None if kept is None else self._bound(key, kept)
-            self._spared[key] = 0.0 if known and available() else -math.inf
+            self._spared[key] = 0.0 if known else -math.inf
         found = self._found[key]
         if found is None:
             self._spared[key] += CALL + LANE * lanes
