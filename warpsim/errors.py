@@ -18,6 +18,8 @@ COLOURS = {"error": "#d1242f", "warning": "#bf8700", "note": "#0969da"}
 """Colours of severities, legible on light and dark backgrounds."""
 CALLS = 3
 """Calls that brought inlined code there, of which the outermost are shown."""
+LAUNCHED_BY = "launched_by"
+"""The value of a finding that says which thread launched the grid."""
 LARGEST_SOURCE = 1 << 24
 """Largest CUDA file whose lines are shown, in bytes."""
 
@@ -166,7 +168,9 @@ def place_lines(finding: Finding, *, caret: bool = True) -> list[str]:
         lines.append(f"    {source_text(finding.source, finding.file)}")
     lines += [f"    inlined at {source_text(call, finding.file)}" for call in finding.inlined_at[-CALLS:]]
     who = where(finding)
-    return [*lines, f"    {who}"] if who else lines
+    lines += [f"    {who}"] if who else []
+    by = finding.values.get(LAUNCHED_BY)
+    return [*lines, f"    in a grid that was launched by {by}"] if by else lines
 
 
 def source_name(source: tuple[str, int]) -> str:

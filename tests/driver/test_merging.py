@@ -5,8 +5,10 @@ import struct
 import numpy as np
 import pytest
 
+from device_launches import TAIL, launch, source
 from ptx_text import module_head
 from warpsim import driver
+from warpsim.driver.abi.cu_module import set_attribute
 from warpsim.driver.merging import ARCHIVE, linked, needed
 
 HEAD = module_head()
@@ -137,3 +139,29 @@ def test_the_barrier_of_a_grid(gpu, cooperative, status, count):
     gpu.copy(words.ctypes.data, out, words.nbytes)
     assert (words[:, 0] == status).all()
     assert count is None or (words[:, 1] == count).all()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_kernel_of_another_module_is_launched(gpu, turned):
+    """What launches it declares it; the host may allow it more shared memory than 48 KiB, and set how many launches wait."""
+    declared = ".extern .entry child(.param .u64 out);\n"
+    many = (
+        "mov.u32 %r5, 0; again:"
+        + launch("child", TAIL)
+        + "add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 40; @%p2 bra again;"
+    )
+    body = launch("child", shared=50000) + "st.global.u32 [%d0+4], %r3;" + many + "st.global.u32 [%d0+8], %r3;"
+    main = source(main=body).replace(".visible .entry main", declared + ".visible .entry main")
+    texts = [main, source(child=(".maxntid 32", "atom.global.add.u32 %r1, [%d0], 1;"))]
+    linker, out = driver.Linker(), gpu.memory.allocate(12)
+    for text in reversed(texts) if turned else texts:
+        linker.add(text.encode(), 90)
+    module, words = gpu.load(linker.complete()), np.empty(3, np.uint32)
+    for allowed, most, wanted in ((0, 40, (40, 9, 0)), (50000, 39, (40, 0, 69))):
+        if allowed:
+            set_attribute(module.function("child"), 8, allowed)
+        gpu.devices[0].pending_launches = most
+        gpu.fill(out, 0, 4, 3)
+        gpu.launch(module.function("main"), (1, 1, 1), (1, 1, 1), struct.pack("<Q", out))
+        gpu.copy(words.ctypes.data, out, words.nbytes)
+        assert tuple(words.tolist()) == wanted

@@ -21,12 +21,13 @@ from attrs import field
 
 from warpsim.checks.undefined_registers import WRITE_FIRST, Use, travels, use_of, used_by
 from warpsim.errors import Finding
+from warpsim.machine.heap import NAME as HEAP
 from warpsim.machine.hooks import Hooks
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import made, present
-from warpsim.machine.runtime import NAME as HEAP
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.launched import ordered
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Instruction
@@ -300,7 +301,8 @@ def _first(
     for values, other in runs:
         differs = _broken(launch, other)
         if not differs and ended is None:
-            differs = _difference(launch, stored, other, len(decided.before.printed))
+            differs = "" if ordered(launch) == ordered(other) else "it launches other grids"
+            differs = differs or _difference(launch, stored, other, len(decided.before.printed))
         if differs:
             return f"with {values} in its place, {differs}"
     return ""

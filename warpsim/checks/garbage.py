@@ -253,14 +253,19 @@ def _run(
     state = decided.before.copy()
     state.settings = attrs.evolve(state.settings, max_instructions=most, on_finding=on_finding)
     state.notes[DECIDED] = Decided(None, same=decided.same, sought=decided.sought)
-    watchers, replaced = watchers_of(state), Replaced()
-    if garbage is None:
-        watchers.append(replaced)
-    else:
+    replaced = Replaced()
+    if garbage is not None:
         garbage.fill_state(state)
-        watchers = [Refilled(garbage) if type(w) is Uninitialised else w for w in watchers]
+
+    def attended(launch: LaunchState) -> tuple[list[Watcher], None]:
+        watchers = watchers_of(launch)
+        if garbage is None:
+            return watchers, None
+        return [Refilled(garbage) if type(w) is Uninitialised else w for w in watchers], None
+
+    watchers = [*attended(state)[0], *([replaced] if garbage is None else [])]
     with contextlib.suppress(ExecutionError, Reached):  # the state says so
-        run = Run(state, watchers)
+        run = Run(state, watchers, attended=attended)
         if effects is not None:
             for batch in state.batches:
                 transfers.land(run.machine(batch), None)

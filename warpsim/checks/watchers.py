@@ -19,6 +19,12 @@ from warpsim.machine.state.notes import Note
 from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Uses
 
+
+def attended(launch: LaunchState) -> tuple[list[Watcher], None]:
+    """The watchers of a grid that a kernel launches, which is interpreted."""
+    return watchers_of(launch), None
+
+
 KINDS: Note[dict[frozenset[str], list[Callable[[], Watcher]]]] = Note("watchers")
 
 
@@ -100,7 +106,7 @@ def _run(launch: LaunchState) -> None:
     """Run a launch under its own rules."""
     from warpsim.machine.engine import Run
 
-    Run(launch, watchers_of(launch)).advance()
+    Run(launch, watchers_of(launch), attended=attended).advance()
 
 
 def bytes_at_once(checks: frozenset[str]) -> int:

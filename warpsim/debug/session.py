@@ -48,7 +48,7 @@ from warpsim.host.kernel import Kernel, LaunchResult, result_of
 from warpsim.host.launch_options import chosen_engine
 from warpsim.host.options import Dim
 from warpsim.host.recording import record
-from warpsim.machine.runtime import NAME as HEAP
+from warpsim.machine.heap import NAME as HEAP
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher

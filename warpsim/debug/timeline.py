@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from attrs import field
 
-from warpsim.checks.watchers import watchers_of
+from warpsim.checks.watchers import attended, watchers_of
 from warpsim.debug import waiting
 from warpsim.debug.threads import Focus, cta_text
 from warpsim.errors import ExecutionError, Finding
@@ -300,7 +300,7 @@ class Timeline(Watcher):
         self.found = None
         self.machine = self.group = None
         self._checks = [*watchers_of(self.state), *self._watchers]
-        self._each_step = self._run = Run(self.state, [*self._checks, self])
+        self._each_step = self._run = Run(self.state, [*self._checks, self], attended=attended)
         self._between_stops = None
         if self.state.running is not None:
             self.machine, self.group = self._run.machine(self.state.turns[0]), self.state.running
@@ -423,7 +423,7 @@ class Timeline(Watcher):
                 for stops, lane in places.both
             ]
             compiled = made[0] if places.who is None or made[0] is None else _ByWarp(made, places.who)
-            self._between_stops = places, accesses, Run(self.state, watchers, compiled=compiled)
+            self._between_stops = places, accesses, Run(self.state, watchers, compiled=compiled, attended=attended)
         self._run = self._between_stops[2]
 
     def _forward(self, target: int | None) -> str:

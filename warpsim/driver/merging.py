@@ -59,6 +59,8 @@ class Linkable:
     def header(self, statement: Statement, result: str) -> str:
         """A function's declaration, with the return parameter that its callers expect."""
         head = self.text[statement.start : statement.body]
+        if statement.word == ".entry":  # without its directives
+            head = head[: head.rindex(")") + 1] if ")" in head else head
         at = statement.place - statement.start
         return f"{head[:at]}{result}{head[at:].rstrip()};"
 
@@ -209,7 +211,7 @@ def _resolve(
         return
     elif s.body is None or s.linkage in REPLACEABLE:
         new = ""
-        if where >= i and definition.word == ".func":
+        if where >= i and definition.word in (".func", ".entry"):
             new = units[where].header(definition, results[s.name])
         elif where >= i:
             new = ".extern" + unit.text[s.start + len(s.linkage) : s.body or s.stop - 1] + ";"

@@ -18,7 +18,7 @@ from warpsim.host.arrays import DeviceArray, Mapping, array_of, bytes_of, is_buf
 from warpsim.host.options import Checks, choice, integer
 from warpsim.host.targets import SHARED_LIMIT, capability
 from warpsim.machine.state.global_memory import GlobalMemory
-from warpsim.machine.state.launch import DeviceSpec
+from warpsim.machine.state.launch import PENDING, DeviceSpec
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 
@@ -68,6 +68,7 @@ class Device:
         self.checks: Checks = None
         self._workers: dict[tuple[bool, int], Processes | Threads] = {}
         self.max_seconds: float | None = None
+        self.pending_launches = PENDING
         if stdout is not None and not callable(stdout):
             raise LaunchError(f"stdout must be something to call with text, not {shown(stdout)}")
         self.stdout = (lambda text: sys.stdout.write(text)) if stdout is None else stdout
@@ -75,7 +76,7 @@ class Device:
     @property
     def spec(self) -> DeviceSpec:
         """The GPU's limits and features, as the machine uses them."""
-        return DeviceSpec(self.sm, self.numerics)
+        return DeviceSpec(self.sm, self.numerics, self.pending_launches)
 
     @property
     def max_shared(self) -> int:

@@ -167,7 +167,15 @@ def _run_whole(
         run(state, others, stdout, progress, code, seeing)
         return code
     code = compiled_for(engine, seeing, state, joins=not watchers)
-    (run if timing is None else timing.run)(state, seeing, stdout, progress, code)
+
+    def attended(child: LaunchState) -> tuple[list[Watcher], CompiledEngine | DeferredEngine | None]:
+        watching = [*watchers_of(child), *(watcher for watcher in (*watchers, *own) if watcher.follows)]
+        return watching, compiled_for(engine, watching, child, joins=not watchers)
+
+    if timing is None:
+        run(state, seeing, stdout, progress, code, attended=attended)
+    else:
+        timing.run(state, seeing, stdout, progress, code, attended)
     return code
 
 

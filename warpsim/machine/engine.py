@@ -132,6 +132,15 @@ class Compiled(Protocol):
         """What computes in place of the bodies."""
 
 
+Attended = Callable[[LaunchState], "tuple[Iterable[Listener], Compiled | None]"]
+"""The watchers of a grid that a kernel launches, and its machine code."""
+
+
+def nobody(state: LaunchState) -> tuple[Iterable[Listener], Compiled | None]:
+    """No watchers and no code."""
+    return (), None
+
+
 ANY = 1 << 62
 REPORT_EVERY = 0.5
 TURNS_ALONE = 64
@@ -152,8 +161,10 @@ class Run:
         progress: Progress | None = None,
         compiled: Compiled | None = None,
         near: Iterable[Listener] | None = None,
+        attended: Attended = nobody,
     ) -> None:
         self.state = state
+        self.attended = attended
         in_order = compiled is not None and compiled.runs_steps and state.schedule is None
         self.compiled = compiled if in_order else None
         self.bodies = None if compiled is None else compiled.bodies
@@ -199,6 +210,8 @@ class Run:
                         act_before(machine)
                         raise
                     state.running = None
+                    if state.launched is not None and state.launched.polled:
+                        self._run_launched(tails=False)
                     if not machine.batch.runnable:
                         wake(machine)
                 if state.turns:
@@ -250,15 +263,35 @@ class Run:
         begun = self._begin_wave()
         if state.started and not (begun or state.moved or state.memory.version != state.version):
             machines = [self.machine(batch) for batch in state.batches]
-            if machines and not (pass_time(machines) or arrive_in_parts(machines)):
+            if machines and state.launched is not None and state.launched.queue:
+                self._run_launched(tails=False)
+            elif machines and not (pass_time(machines) or arrive_in_parts(machines)):
                 deadlock(machines)
         if not state.batches:
+            if state.launched is not None and not state.by:
+                self._run_launched(tails=True)
             if self.hooks.launch_ended is not None:
                 self.hooks.launch_ended(state)
             return False
         state.started, state.moved, state.version = True, False, state.memory.version
         state.turns = list(state.batches)
         return True
+
+    def _run_launched(self, *, tails: bool) -> None:
+        """Run the grids that this one has launched so far."""
+        from warpsim.machine.children import children  # few kernels launch kernels
+
+        with self.state.aside():
+            for child in children(self.state, tails=tails):
+                watchers, code = self.attended(child)
+                run = Run(child, watchers, self.progress, code, attended=self.attended)
+                run._deadline, run._timed = self._deadline, self._timed
+                try:
+                    run.advance()
+                finally:
+                    child.release()
+                    if code is not None:
+                        code.over()
 
     def _begin_wave(self) -> bool:
         """Start the next batch, if there is one."""
@@ -498,10 +531,12 @@ def run(
     progress: Progress | None = None,
     compiled: Compiled | None = None,
     near: Iterable[Listener] | None = None,
+    attended: Attended = nobody,
 ) -> None:
-    """Run a launch to its end; memory holds what was written even if this raises. Printed text goes to ``stdout``."""
+    """Run a launch to its end, with all that it launches; memory holds what was written even if this raises. Printed text goes to
+    ``stdout``."""
     try:
-        Run(state, watchers, progress, compiled, near).advance()
+        Run(state, watchers, progress, compiled, near, attended).advance()
     finally:
         state.memory.nanoseconds += state.now
         state.release()

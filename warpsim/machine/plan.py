@@ -398,7 +398,10 @@ class Image:
         self.program = program
         self.addresses = addresses
         self.function_numbers = {name: i for i, name in enumerate(program.functions)}
+        self._names = {FUNCTION_CODE + 16 * number: name for name, number in self.function_numbers.items()}
         self.plans: dict[str, KernelPlan] = {}
+        self.dynamic: dict[str, int] = {}
+        """Dynamic shared memory that the host has allowed to kernels, when kernels launch them."""
 
     @cached_property
     def uses(self) -> Uses:
@@ -428,9 +431,12 @@ class Image:
 
     def function_at(self, address: int) -> str | None:
         """The function at a code address; None for a kernel, which cannot be called, and where there is none."""
-        names = {FUNCTION_CODE + 16 * number: name for name, number in self.function_numbers.items()}
-        found = names.get(address)
-        return None if found is None or self.program.functions[found].entry else found
+        return None if self.kernel_at(address) else self._names.get(address)
+
+    def kernel_at(self, address: int) -> str | None:
+        """The kernel at a code address; None where there is none."""
+        found = self.program.functions.get(self._names.get(address, ""))
+        return found.name if found is not None and found.entry else None
 
     def plan(self, kernel: str) -> KernelPlan:
         """The bound kernel, made at its first launch."""

@@ -8,7 +8,7 @@ from typing import NoReturn
 import attrs
 import numpy as np
 
-from warpsim.errors import SECTIONS, ExecutionError, Finding, spans
+from warpsim.errors import LAUNCHED_BY, SECTIONS, ExecutionError, Finding, spans
 from warpsim.machine.memory.addresses import INDEX
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
@@ -94,7 +94,7 @@ def made(
         warp=warp,
         lanes=which,
         section=SECTIONS.get(rule, instruction.form.anchor),
-        values=values,
+        values=values | _by(launch),
         other=finding_at(launch, other) if isinstance(other, Instruction) else other,  # type: ignore[arg-type]
     )
     return finding
@@ -139,7 +139,12 @@ def finding_at(launch: LaunchState, instruction: Instruction) -> Finding:
         inlined_at=instruction.inlined_at,
         instruction=instruction.text,
         text=line_text(launch, instruction.span.line),
+        values=_by(launch),
     )
+
+
+def _by(launch: LaunchState) -> dict[str, object]:
+    return {LAUNCHED_BY: launch.by} if launch.by else {}
 
 
 def party(launch: LaunchState, batch: BatchState, group: Group, message: str) -> Finding:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from warpsim.machine.heap import free, malloc
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.plan import FunctionPlan
@@ -19,6 +20,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, as_array
+from warpsim.program.names import BUILTINS, device_function
 from warpsim.program.program import Operand
 
 _SPEC = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l)?([diouxXeEfFgGaAcspn])|%%")
@@ -308,28 +310,35 @@ def system_call(
     returns: Sequence[Operand],
 ) -> None:
     """Run a function of the CUDA runtime for every thread of a group."""
-    values = [_argument(machine, group, plan, a) for a in arguments]
+    values = [value for a in arguments for value in _argument(machine, group, plan, a)]
     if name == "vprintf":
         _result(machine, group, plan, returns, _vprintf(machine, group, values[0], values[1]))
     elif name == "malloc":
         _result(machine, group, plan, returns, malloc(machine, group, values[0]))
     elif name == "free":
         free(machine, group, values[0])
+    elif device_function(name):
+        from warpsim.machine.device_runtime import device_call  # few kernels launch kernels
+
+        found = device_call(machine, group, name, values, BUILTINS[name][1][0])
+        _result(machine, group, plan, returns, found)
     else:
         assert name == "__assertfail", f"{name} has no body, and linking lets it pass"
         _assertfail(machine, group, values)
 
 
-def _argument(machine: Machine, group: Group, plan: FunctionPlan, argument: Operand) -> Array:
+def _argument(machine: Machine, group: Group, plan: FunctionPlan, argument: Operand) -> list[Array]:
+    """What is passed to a parameter: a value, of a structure its words."""
     if argument.base is None:
-        return as_array(group.value(argument))
+        return [as_array(group.value(argument))]
     assert argument.base.variable is not None
-    dtype, positions = np.dtype(f"u{max(argument.base.variable.size, 4)}"), group.selection.positions
+    size, positions = max(argument.base.variable.size, 4), group.selection.positions
     place = group.local_base + plan.place(argument.base)
     if machine.hooks.argument_read is not None:
-        machine.hooks.argument_read(machine, group, LOCAL_WINDOW + place, positions, dtype.itemsize)
+        machine.hooks.argument_read(machine, group, LOCAL_WINDOW + place, positions, size)
+    each = np.dtype(f"u{size if size <= 8 else 4}")
     places = np.full(positions.shape, place)
-    return machine.batch.local.gather(places, positions, dtype)
+    return [machine.batch.local.gather(places + at, positions, each) for at in range(0, size, each.itemsize)]
 
 
 def _result(machine: Machine, group: Group, plan: FunctionPlan, returns: Sequence[Operand], value: Array) -> None:
@@ -369,38 +378,3 @@ def _vprintf(machine: Machine, group: Group, formats: Array, arguments: Array) -
         text, counts[k] = format_text(global_string(machine.launch, fmt), thread, thread.string)
         machine.launch.printed.append((position, text))
     return selection.from_order(counts)
-
-
-NAME = "device malloc"
-SIZE = (7 << 20) + 1024
-"""Capacity of the heap: the runtime reserves part of its 8 MiB (an H100 provides six blocks of 1 MiB, or one of 7 MiB)."""
-HEADER = 256
-
-
-def malloc(machine: Machine, group: Group, sizes: Array) -> Array:
-    """Allocate; gives addresses, 0 if the heap is too full."""
-    memory = machine.launch.memory
-    sizes = np.broadcast_to(sizes, group.selection.shape)
-    out = np.zeros(sizes.shape, np.uint64)
-    left = SIZE - memory.total(NAME, HEADER)
-    for at in np.ndindex(sizes.shape):
-        size = int(sizes[at])
-        if size + HEADER <= left:
-            left -= size + HEADER
-            address = memory.allocate(size, NAME)[0]
-            if machine.hooks.memory_allocated is not None:
-                machine.hooks.memory_allocated(machine, group, memory.at(address))
-            out[at] = address
-    return out
-
-
-def free(machine: Machine, group: Group, addresses: Array) -> None:
-    """Free memory from malloc; 0 is allowed."""
-    for address in np.broadcast_to(addresses, group.selection.shape).reshape(-1).tolist():
-        if not address:
-            continue
-        block = machine.launch.memory.at(address)
-        if block is None or block.name != NAME:
-            machine.fault("out-of-bounds", f"free of 0x{address:x}, which malloc did not return", group)
-        else:
-            machine.launch.memory.unmap(address)

@@ -15,6 +15,7 @@ from warpsim.machine.collectives import missing_lanes
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import BoundBlock
 from warpsim.machine.state.group import Group, Visit
+from warpsim.machine.state.launched import Launched
 from warpsim.machine.values import Affine, Value, as_array, spread
 
 LOOK_EVERY = 4096
@@ -82,7 +83,15 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
         return True
     if gives_way and machine.batch.sleeping:
         wake(machine)
-    return False
+    return block.waits and launch.launched is not None and _polls_in_vain(machine, group, visit, launch.launched)
+
+
+def _polls_in_vain(machine: Machine, group: Group, visit: Visit, launched: Launched) -> bool:
+    """Whether a loop may wait for grids that this one has launched: these run before it goes on."""
+    launched.polled = bool(launched.queue) and (visit.idle >= BORED or group.back_edges % LOOK_EVERY == 0)
+    if launched.polled:
+        machine.push(group)
+    return launched.polled
 
 
 def _look(machine: Machine, group: Group, loop: Loop, *, every: bool) -> tuple[Visit, bool]:

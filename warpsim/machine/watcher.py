@@ -58,6 +58,9 @@ class Watcher:
     """Names of shadows: `shadowed_before` and `shadowed_after` come where registers carry one of them, or one that another watcher
     names; None for any."""
 
+    follows: ClassVar[bool] = True
+    """Whether the events of grids that a kernel launches come, too: each with a launch of its own."""
+
     def __init_subclass__(cls, **more: object) -> None:
         super().__init_subclass__(**more)
         cls.events = tuple(name for name in EVENTS if getattr(cls, name) is not getattr(Watcher, name))

@@ -198,8 +198,8 @@ class Profiler(Watcher):
     # ---- steps -------------------------------------------------------------------------------
 
     def batch_began(self, machine: Machine) -> None:
-        """Keep the launch, for the report."""
-        self._launch = machine.launch
+        """Keep the launch, for the report; others are of grids that its kernel launches."""
+        self._launch = self._launch or machine.launch
 
     def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Count threads that enter a block, and those that a guard disables."""

@@ -50,12 +50,15 @@ class StopWatch:
         stdout: Callable[[str], object],
         progress: engine.Progress | None,
         code: Code | None,
+        attended: engine.Attended,
     ) -> None:
-        """Run a launch and measure it."""
+        """Run a launch and measure it; the grids that it launches count as a whole."""
         self.code, self.program, began = code, state.plan.program, time.perf_counter()
         seeing: list[Listener] = [*(_Timed(watcher, self) for watcher in watchers), _Steps(self)]
         try:
-            engine.run(state, seeing, stdout, progress, None if code is None else _TimedCode(code, self))
+            engine.run(
+                state, seeing, stdout, progress, None if code is None else _TimedCode(code, self), attended=attended
+            )
         finally:
             self.total += time.perf_counter() - began
 

@@ -24,6 +24,7 @@ from warpsim.machine.values import Array
 from warpsim.machine.waves import waves_of
 from warpsim.parallel.part import Change, Marks, Outcome, Part, Reduction, perform
 from warpsim.parallel.processes import Here, Memory, Pickled, Processes, Threads
+from warpsim.program.names import device_function
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 from warpsim.types import TYPES
@@ -258,6 +259,8 @@ def why_together(plan: KernelPlan) -> str | None:
     between CTAs."""
     if plan.program.externs.keys() & HEAP:
         return "memory from the device's heap"
+    if any(map(device_function, plan.program.externs)):
+        return "launches by the device"
     for function in reachable(plan):
         if function.clocks.registers:
             return f"{function.function.name} reads a clock"

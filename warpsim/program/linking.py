@@ -63,10 +63,6 @@ def check_module(module: ast.Module, resolver: Resolver, problems: Problems) -> 
         problems.add("directive", _first_span(module), message, "use .global")
 
 
-_DEVICE_RUNTIME = ("__cudaCDP2", "cudaGetParameterBuffer", "cudaLaunchDevice")
-"""What nvcc calls for a launch in a kernel: functions of libcudadevrt, which is machine code."""
-
-
 def check_links(resolver: Resolver, functions: Mapping[str, Function], problems: Problems) -> None:
     """Check what a linker would: undefined names, and too much shared memory."""
     for name, item in resolver.globals.items():
@@ -102,8 +98,8 @@ def _check_function(function: Function, resolver: Resolver, problems: Problems) 
                 _check_access(instruction, operand, shared, problems)
             elif _lacks_body(name, resolver.globals[name], resolver, called=instruction.traits.ending is Ending.CALL):
                 advice = "link the module that defines it"
-                if name.startswith(_DEVICE_RUNTIME):
-                    advice = "it launches kernels from the device, which is not simulated: launch them from the host"
+                if name.startswith("__cuda"):
+                    advice = "it is a function of CUDA's device runtime that is not simulated"
                 problems.add("linkage", instruction.span, f"{name} has no body in this module", advice)
     used = sum(shared.values())
     if function.entry and used > MAX_SHARED_BYTES and TILE_IR not in function.directives.get("language", ()):

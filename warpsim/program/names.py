@@ -55,6 +55,46 @@ BUILTINS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 }
 """System functions, with the sizes in bytes of their parameters and results."""
 
+DEVICE_RUNTIME: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "GetParameterBuffer": ((8, 8), (8,)),
+    "GetParameterBufferV2": ((8, 12, 12, 4), (8,)),
+    "LaunchDevice": ((8, 8, 12, 12, 4, 8), (4,)),
+    "LaunchDeviceV2": ((8, 8), (4,)),
+    "MemcpyAsync": ((8, 8, 8, 4, 8), (4,)),
+    "MemsetAsync": ((8, 4, 8, 8), (4,)),
+    "StreamCreateWithFlags": ((8, 4), (4,)),
+    "StreamDestroy": ((8,), (4,)),
+    "StreamWaitEvent": ((8, 8, 4), (4,)),
+    "EventCreateWithFlags": ((8, 4), (4,)),
+    "EventRecord": ((8, 8), (4,)),
+    "EventRecordWithFlags": ((8, 8, 4), (4,)),
+    "EventDestroy": ((8,), (4,)),
+    "GetLastError": ((), (4,)),
+    "PeekAtLastError": ((), (4,)),
+    "GetErrorName": ((4,), (8,)),
+    "GetErrorString": ((4,), (8,)),
+    "DeviceGetLimit": ((8, 4), (4,)),
+    "GetDevice": ((8,), (4,)),
+    "GetDeviceCount": ((8,), (4,)),
+    "RuntimeGetVersion": ((8,), (4,)),
+    "FuncGetAttributes": ((8, 8), (4,)),
+    "Malloc": ((8, 8), (4,)),
+    "Free": ((8,), (4,)),
+}
+"""The same of the device runtime, with which kernels launch kernels, without the beginning and the end of their names."""
+BUILTINS |= {
+    f"{begin}{name}{end}": sizes
+    for name, sizes in DEVICE_RUNTIME.items()
+    for begin in ("cuda", "__cudaCDP2")
+    for end in ("", "_ptsz")
+}
+
+
+def device_function(name: str) -> str:
+    """The name in `DEVICE_RUNTIME` of a system function; empty if it is not of the device runtime."""
+    own = name.removeprefix("__cudaCDP2").removeprefix("cuda").removesuffix("_ptsz")
+    return own if name in BUILTINS and own in DEVICE_RUNTIME else ""
+
 
 Place: TypeAlias = tuple[str, int]
 """A file and a line of it."""

@@ -33,6 +33,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.watcher import READ, WRITE, MemoryAccess
 from warpsim.numerics.arrays import Array
+from warpsim.program.names import device_function
 from warpsim.program.program import Function, Instruction
 from warpsim.proving.alike import NAME as FINGERPRINT
 from warpsim.proving.boxes import Boxes, outer
@@ -61,6 +62,8 @@ def beyond(instruction: Instruction) -> str:
     """Why the results of an instruction cannot be followed; empty if they can."""
     if instruction.traits.tensor_map:
         return "it changes a tensor map"
+    if device_function(instruction.callee):
+        return f"what {instruction.callee} does is not followed"
     strange = instruction.form.ports - FOLLOWED
     if strange and (instruction.writes or "cluster_launches" in strange):
         return f"its effect on {', '.join(sorted(strange)).replace('_', ' ')} is not followed"

@@ -161,10 +161,11 @@ class Tracer(Profiler):
         kernel(grid, block, args, watchers=[tracer])
         tracer.trace().save("trace.html")
 
-    After ``max_steps`` steps of these CTAs the recording ends, and the launch continues.
+    After ``max_steps`` steps of these CTAs the recording ends, and the launch continues. Grids that its kernel launches are not
+    recorded.
     """
 
-    compiled = frozenset()
+    compiled, follows = frozenset(), False
 
     def __init__(self, ctas: int | Sequence[tuple[int, int, int]] = CTAS, max_steps: int = STEPS) -> None:
         super().__init__()

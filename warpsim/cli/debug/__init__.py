@@ -64,7 +64,8 @@ def _go_to_finding(shell: Shell, number: int) -> None:
             break
         at = stop
     if at.finding is None:
-        shell.say("The launch has no findings.")
+        elsewhere = "Its findings are in grids that a kernel has launched, in which a debugger does not stop."
+        shell.say(elsewhere if session.timeline.state.findings else "The launch has no findings.")
     elif at.finding.severity == "error":
         shell.console.errors.append(at.finding)
 

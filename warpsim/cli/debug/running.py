@@ -207,6 +207,9 @@ class Running:
             self.say(
                 f"The launch has ended: {plural(stop.step, 'step')}, {plural(result.instructions, 'warp-instruction')}, {found}."
             )
+            launched = self.session.timeline.state.launched
+            if launched is not None and launched.ran:
+                self.say(f"{plural(launched.ran, 'grid')} that it launched ran without a stop, behind its last step.")
 
 
 @contextlib.contextmanager

@@ -14,6 +14,8 @@ from warpsim.records import frozen
 
 LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20, 3: 2, 4: 2048, 5: 128, 6: 0}
 """Defaults by CUlimit: stack, printf FIFO, heap, device synchronization depth, pending launches, L2 fetch, L2 persisting."""
+PENDING_LAUNCHES, LEAST_PENDING = 4, 32
+"""A limit below 32 counts as 32 (an H200)."""
 LIMITS_END = 10
 """CU_LIMIT_MAX."""
 
@@ -175,7 +177,10 @@ def set_flags(flags: int) -> None:
 @call("!UP", "cuCtxSetLimit cudaDeviceSetLimit")
 def set_limit(limit: int, value: int) -> None:
     _check_limit(limit)
-    PROCESS.context().limits[limit] = value
+    context = PROCESS.context()
+    context.limits[limit] = value
+    if limit == PENDING_LAUNCHES:
+        PROCESS.driver.devices[context.ordinal].pending_launches = max(value, LEAST_PENDING)
 
 
 @call("!8U", "cuCtxGetLimit cudaDeviceGetLimit")

@@ -200,6 +200,7 @@ def set_attribute(function: Function, number: int, value: int) -> None:
         most = function.module.device.max_shared - function.static_shared
         require(0 <= value <= most, f"{function.name}: {value} bytes of dynamic shared memory; the GPU has {most}")
         function.max_dynamic = value
+        function.kernel.module.image(function.module.device).dynamic[function.name] = value
     elif number == 9:
         function.carveout = value
     elif number in (11, 12, 13):

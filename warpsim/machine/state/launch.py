@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import attrs
 import numpy as np
@@ -16,6 +17,7 @@ from warpsim.machine.selection import Shape
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.global_memory import PARAM_ADDRESS, GlobalMemory
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.launched import Launched
 from warpsim.machine.state.notes import Notes, no_notes
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.values import Array
@@ -84,6 +86,7 @@ def load(plan: KernelPlan, data: bytes) -> object:
 
 
 BATCH_BYTES = 1 << 28
+PENDING = 2048
 Dims = tuple[int, int, int]
 Rectangle = tuple[int, int, int, int]
 """CTAs of a grid: the first row (along y, and z), the first in it, how many rows, and how many in each."""
@@ -91,10 +94,12 @@ Rectangle = tuple[int, int, int, int]
 
 @frozen
 class DeviceSpec:
-    """The GPU as the machine needs it: capability times ten, and how to compute matrix products."""
+    """The GPU as the machine needs it: capability times ten, how to compute matrix products, and how many grids that kernels launch
+    may wait (cudaLimitDevRuntimePendingLaunchCount)."""
 
     sm: int = 90
     numerics: str = "exact"
+    pending_launches: int = PENDING
 
 
 @frozen
@@ -180,6 +185,12 @@ class LaunchState:
     findings: dict[tuple[object, ...], Finding] = attrs.field(factory=dict)
     notes: Notes = attrs.field(factory=no_notes)
     """What watchers know about the launch."""
+    launched: Launched | None = None
+    """What its threads have asked of the device runtime."""
+    by: str = ""
+    """Who launched it, in words, if a kernel did."""
+    pending: int = 0
+    """Grids that kernels have launched and that have not ended, but for those that it launches itself."""
     _param_address: int | None = None
     _workspace: int | None = None
 
@@ -263,7 +274,20 @@ class LaunchState:
     def release(self) -> None:
         """Release what the launch placed in memory, and return all arrays to their owners."""
         self.memory.settle()
-        for address in (self._param_address, self._workspace):
+        made = [] if self.launched is None else [*self.launched.buffers, *self.launched.handles]
+        for address in (self._param_address, self._workspace, *made):
             if address is not None:
                 self.memory.unmap(address)
         self._param_address = self._workspace = None
+        if self.launched is not None:
+            self.launched.buffers, self.launched.handles = {}, {}
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the place of the parameters to other grids."""
+        held, self._param_address = self._param_address, None
+        if held is not None:
+            self.memory.unmap(held)
+        yield
+        if held is not None:
+            self._param_address = self.param_address

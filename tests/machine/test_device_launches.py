@@ -1,0 +1,357 @@
+"""Kernels that launch kernels. Codes and orders are an H200's (device_launches_h200.txt, tools/recordings/device_launches.cu)."""
+
+import gzip
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import warpsim
+from device_launches import FORGET, NOTE, TAIL, buffer, called, error, launch, launched, module
+from warpsim.debug import Session
+from warpsim.parallel.divide import kept_together
+
+
+def run(loaded, name="main", size=64, grid=1, block=1, **options):
+    """Launch a kernel; what it leaves, and the result."""
+    out = np.zeros(size, np.uint32)
+    result = loaded[name](grid, block, (out,), **options)
+    return out, result
+
+
+MARK = "ld.param.u32 %r0, [n]; " + NOTE.format(what="%r0")
+
+
+def notes(out):
+    """What kernels have noted, in order."""
+    return out[1 : 1 + out[0]].tolist()
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "auto", "compiled"])
+def test_a_child_runs_after_its_launch(engine):
+    """It sees what its parent has written by then; the result counts its instructions."""
+    child = "mov.u32 %r1, %tid.x; mul.wide.u32 %d1, %r1, 4; add.s64 %d1, %d1, %d0; ld.global.u32 %r2, [%d1]; add.u32 %r2, %r2, %r1; st.global.u32 [%d1], %r2;"
+    loaded = module(child=child, main="st.global.u32 [%d0], 7;" + launch("child", block=(40, 1, 1)))
+    out, result = run(loaded, engine=engine, checks="all", profile=True)
+
+    assert out[:40].tolist() == [7, *range(1, 40)]
+    alone, own = loaded["child"](1, 40, (out,)), len(loaded["main"].function.code)
+    assert (result.instructions, result.thread_instructions) == (
+        alone.instructions + own,
+        alone.thread_instructions + own,
+    )
+    assert result.opcodes["st.global.u32"] == 3
+    assert {line.counts.executions for line in result.profile.lines} >= {1, 2}
+
+
+TREE = {
+    "mark": MARK,
+    "t1": NOTE.format(what=1)
+    + launch("mark", TAIL, 11)
+    + launch("mark", FORGET, 12)
+    + launch("mark", 0, 13)
+    + launch("mark", TAIL, 14),
+    "main": launch("t1", TAIL)
+    + launch("mark", TAIL, 2)
+    + launch("mark", 0, 3)
+    + launch("mark", FORGET, 4)
+    + NOTE.format(what=0),
+}
+
+
+@pytest.mark.parametrize("schedule", [None, 3])
+def test_the_order_of_tail_launches(schedule):
+    """They come when all else has ended, each with what it launches before the next: an H200's order."""
+    out, _ = run(module(**TREE), schedule=schedule)
+
+    assert notes(out) == [0, 3, 4, 1, 12, 13, 11, 14, 2]
+
+
+@pytest.mark.parametrize(
+    ("shape", "code"),
+    [
+        ({}, 0),
+        ({"grid": (0, 1, 1)}, 9),
+        ({"grid": (1, 0, 1)}, 9),
+        ({"block": (0, 1, 1)}, 9),
+        ({"block": (1024, 1, 1)}, 0),
+        ({"block": (1025, 1, 1)}, 9),
+        ({"block": (32, 33, 1)}, 9),
+        ({"block": (1, 1, 65)}, 9),
+        ({"grid": (1, 65536, 1)}, 9),
+        ({"grid": (0x80000000, 1, 1)}, 9),
+        ({"shared": 49152}, 0),
+        ({"shared": 49153}, 9),
+        ({"shared": 232449}, 9),
+        ({"kernel": "static", "shared": 48128}, 0),
+        ({"kernel": "static", "shared": 48129}, 9),
+        ({"kernel": "most64", "block": (64, 1, 1)}, 0),
+        ({"kernel": "most64", "block": (65, 1, 1)}, 9),
+        ({"kernel": "pairs", "grid": (2, 1, 1)}, 0),
+        ({"kernel": "pairs", "grid": (3, 1, 1)}, 912),
+    ],
+)
+def test_what_does_not_fit(shape, code):
+    """The launch returns the code, which is the thread's last error until it is asked for."""
+    shape = dict(shape)
+    kernel = shape.pop("kernel", "child")
+    loaded = module(
+        child="",
+        most64=(".maxntid 64", ""),
+        pairs=(".reqnctapercluster 2", ""),
+        static=".shared .b8 s[1024]; mov.u32 %r1, s; st.shared.u32 [%r1], 1;",
+        main=launch(kernel, **shape)
+        + "st.global.u32 [%d0], %r3;"
+        + error("Peek")
+        + "st.global.u32 [%d0+4], %r4;"
+        + error()
+        + "st.global.u32 [%d0+8], %r4;"
+        + error()
+        + "st.global.u32 [%d0+12], %r4;",
+    )
+    out, _ = run(loaded)
+
+    assert out[:4].tolist() == [code, code, code, 0]
+
+
+def test_the_last_error_is_a_threads_own():
+    """A good launch does not clear it; a child begins without one."""
+    bad = "mov.u32 %r5, %tid.x; setp.ne.u32 %p1, %r5, 1; @%p1 bra done;" + launch("child", block=(1025, 1, 1))
+    store = "mov.u32 %r5, %tid.x; mul.wide.u32 %d1, %r5, 4; add.s64 %d1, %d1, %d0; st.global.u32 [%d1+{at}], %r4;"
+    good = launch("child", block=(4, 1, 1)) + "done:" + error("Peek") + store.format(at=0)
+    out, _ = run(module(child=error() + "add.u32 %r4, %r4, 5;" + store.format(at=16), main=bad + good), block=4)
+
+    assert out[:8].tolist() == [0, 9, 0, 0, 5, 5, 5, 5]
+
+
+def test_too_many_tail_launches():
+    """2,048 of them may wait (H200), of other launches any number."""
+    loop = (
+        "mov.u32 %r5, 0; again:"
+        + "{}"
+        + "setp.eq.u32 %p1, %r3, 69; @%p1 ld.global.u32 %r6, [%d0+4];\n@%p1 add.u32 %r6, %r6, 1;"
+    )
+    loop += "@%p1 st.global.u32 [%d0+4], %r6; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 50; @%p2 bra again;"
+    device = warpsim.Device("sm_90a")
+    assert device.pending_launches == 2048
+    device.pending_launches = 48
+    for stream, refused in ((TAIL, 2), (0, 0)):
+        loaded = module(child="atom.global.add.u32 %r1, [%d0], 1;", main=loop.format(launch("child", stream)))
+        out, _ = run(loaded, engine="interpreter", device=device)
+        assert out[:2].tolist() == [50 - refused, refused]
+
+
+@pytest.mark.parametrize("stream", [0, TAIL])
+def test_grids_launch_themselves(stream):
+    """As deep as they like (an H200 goes beyond the 24 levels of CUDA's guide), and as tails without end."""
+    body = "ld.param.u32 %r0, [n]; add.u32 %r0, %r0, 1; st.global.u32 [%d0], %r0; setp.ge.u32 %p1, %r0, 60; @%p1 ret;"
+    first = "mov.u32 %r0, 0;" + launch("again", number="%r0")
+    out, _ = run(module(again=body + launch("again", stream, "%r0"), main=first))
+
+    assert out[0] == 60
+
+
+@pytest.mark.parametrize(
+    "poll", ["ld.volatile.global.u32 %r1, [%d0];", "atom.global.add.u32 %r1, [%d0], 0;"], ids=["load", "atomic"]
+)
+@pytest.mark.parametrize("counts", ["", "add.u32 %r6, %r6, 1; setp.gt.u32 %p2, %r6, 90000000; @%p2 bra end;"])
+@pytest.mark.parametrize("engine", ["interpreter", "auto"])
+def test_a_parent_that_polls(poll, counts, engine):
+    """What it waits for comes from the grid that it has launched."""
+    loop = f"mov.u32 %r6, 0; again: {poll} setp.ne.u32 %p1, %r1, 0; @%p1 bra end; {counts} bra again; end: st.global.u32 [%d0+4], %r1;"
+    loaded = module(child="st.volatile.global.u32 [%d0], 5;", main=launch("child", FORGET) + loop)
+    out, _ = run(loaded, engine=engine, max_instructions=10**6)
+
+    assert out[:2].tolist() == [5, 5]
+
+
+def test_a_parent_that_polls_for_a_tail():
+    """It comes only after the parent: no thread can proceed."""
+    loop = "again: ld.volatile.global.u32 %r1, [%d0]; setp.eq.u32 %p1, %r1, 0; @%p1 bra again;"
+    loaded = module(child="st.volatile.global.u32 [%d0], 5;", main=launch("child", TAIL) + loop)
+    with pytest.raises(warpsim.ExecutionError, match="deadlock"):
+        run(loaded)
+
+
+def test_arguments_are_copied():
+    """The buffer is gone with the launch."""
+    loaded = module(mark=MARK, main=launch("mark", 0, 3) + "st.u32 [%d2+8], 4;")
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        run(loaded)
+    assert caught.value.findings[0].rule == "out-of-bounds"
+
+
+STREAM = ".local .b64 handle; mov.u64 %d4, handle; cvta.local.u64 %d5, %d4;\n" + called(
+    "__cudaCDP2StreamCreateWithFlags", (8, "%d5"), (4, 1)
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (buffer("child") + "st.u64 [%d2], %d0;" + launched() + launched(), "not a parameter buffer"),
+        ("mov.u64 %d2, 0;" + launched(), "0x0 is not a parameter buffer"),
+        (buffer("0x123450"), "0x123450 is not a kernel"),
+        (launch("child", "77"), "0x4d is no stream of this grid"),
+        (".shared .b32 s; mov.u64 %d4, s; cvta.shared.u64 %d0, %d4;" + launch("child"), "out of child is 0x.*shared"),
+        (".local .b32 s; mov.u64 %d4, s; cvta.local.u64 %d0, %d4;" + launch("child"), "out of child is 0x.*local"),
+        (called("__cudaCDP2MemsetAsync", (8, "%d0"), (4, 1), (8, 4096), (8, 0)), "4096 bytes at 0x"),
+        (STREAM + "ld.local.u64 %d4, [%d4]; st.global.u64 [%d0], %d4;" + launch("other"), "is no stream of this grid"),
+    ],
+)
+def test_what_is_undefined(body, message):
+    """A GPU faults, hangs or goes on with it (H200)."""
+    loaded = module(child="", other="ld.global.u64 %d4, [%d0];" + launch("child", "%d4"), main=body)
+    with pytest.raises(warpsim.ExecutionError, match=message) as caught:
+        run(loaded)
+    assert caught.value.findings[0].rule == "out-of-bounds"
+
+
+def test_who_launched_a_grid_with_a_finding():
+    """The finding names the kernel, the line, the CTA and the thread."""
+    loaded = module(child="st.global.u32 [%d0+4096], 1;", main=launch("child"))
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        run(loaded, grid=2, block=2)
+    (finding,) = caught.value.findings
+    line = next(n for n, text in enumerate(loaded.source.splitlines(), 1) if "call.uni (r), cudaLaunchDeviceV2" in text)
+
+    assert (finding.kernel, finding.rule) == ("child", "out-of-bounds")
+    by = f"main, line {line}, CTA (0, 0, 0), thread (0, 0, 0)"
+    assert finding.values["launched_by"] == by
+    assert f"in a grid that was launched by {by}" in str(finding)
+
+
+def test_streams_and_copies():
+    """What is put into a stream happens in order."""
+    steps = [
+        STREAM + "ld.local.u64 %d4, [%d4];",
+        launch("child", "%d4"),
+        called("__cudaCDP2MemcpyAsync", (8, "%d6"), (8, "%d0"), (8, 4), (4, 3), (8, "%d4")),
+        called("__cudaCDP2MemsetAsync", (8, "%d0"), (4, 0x1FF), (8, 2), (8, "%d4")),
+        called("__cudaCDP2MemcpyAsync", (8, "%d6"), (8, "%d0"), (8, 4), (4, 2), (8, "%d4")),
+        "st.global.u32 [%d0+8], %r4;",
+    ]
+    out, _ = run(module(child="st.global.u32 [%d0], 0x50005;", main="add.s64 %d6, %d0, 4;" + "".join(steps)))
+
+    assert out[:3].tolist() == [
+        0x50000,
+        0x50005,
+        21,
+    ]  # 0 whatever the value; cudaErrorInvalidMemcpyDirection: to the host
+
+
+def test_limits_hold_for_all_grids():
+    """The budget of instructions is one for the launch and all that it launches."""
+    loaded = module(again=launch("again"), main=launch("again"))
+    with pytest.raises(warpsim.ExecutionError, match="more than 1000 warp-instructions"):
+        run(loaded, max_instructions=1000)
+    with pytest.raises(warpsim.ExecutionError, match=r"more than 0\.05 seconds"):
+        run(loaded, max_seconds=0.05)
+
+
+def test_launches_keep_ctas_together():
+    """They are not divided over processes."""
+    loaded = module(child="", main=launch("child"))
+    plan = loaded.image(loaded.device).plan("main")
+
+    assert kept_together(plan, cooperative=False) == "launches by the device"
+
+
+def test_undefined_bytes_of_parent_and_child():
+    """Memory that nothing wrote is undefined in a child; what a child writes is defined afterwards."""
+    loaded = module(
+        reads="ld.global.u32 %r1, [%d0]; st.global.u32 [%d0+4], %r1;",
+        writes="st.global.u32 [%d0], 3;",
+        bad=launch("reads"),
+        good=launch("writes") + launch("reads"),
+    )
+    for name in ("good", "bad"):
+        memory = loaded.device.empty(4, np.uint32)
+        if name == "good":
+            loaded[name](1, 1, (memory,))
+            continue
+        with pytest.raises(warpsim.ExecutionError, match="uninitialised"):
+            loaded[name](1, 1, (memory,))
+
+
+def test_what_an_undefined_value_decides_to_launch():
+    """It is an error, though both sides leave the same until the grids run."""
+    body = "ld.global.u32 %r1, [%d0+64]; setp.eq.u32 %p1, %r1, 0; @%p1 bra end;" + launch("child") + "end:"
+    loaded = module(child="st.global.u32 [%d0], 1;", inner=body, main=launch("inner"))
+    for name in ("inner", "main"):
+        memory = loaded.device.empty(32, np.uint32)
+        with pytest.raises(warpsim.ExecutionError, match="uninitialised"):
+            loaded[name](1, 1, (memory,))
+
+
+def test_a_kernel_that_takes_the_address_of_its_parameters():
+    """Parent and child have them at the same place, each at its time."""
+    own = "mov.b64 %d4, n; cvta.param.u64 %d4, %d4; ld.u32 %r0, [%d4];" + "// [n]\n"
+    loaded = module(
+        child=own + "st.volatile.global.u32 [%d0], %r0;",
+        main=own
+        + launch("child", FORGET, 9)
+        + "again: ld.volatile.global.u32 %r1, [%d0]; setp.eq.u32 %p1, %r1, 0; @%p1 bra again;"
+        + "mov.b64 %d4, n; cvta.param.u64 %d4, %d4; ld.u32 %r0, [%d4]; st.global.u32 [%d0+4], %r0;",
+    )
+    out = np.zeros(2, np.uint32)
+    loaded["main"](1, 1, (out, 6))
+
+    assert out.tolist() == [9, 6]
+
+
+def test_a_debugger_does_not_stop_in_them():
+    """They run behind the last step, forward and again after a step back."""
+    loaded = module(child="atom.global.add.u32 %r1, [%d0], 1;", main=launch("child", block=(40, 1, 1)))
+    out = np.zeros(1, np.uint32)
+    session = Session(loaded["main"], 1, 1, (out,))
+    session.break_at("child")
+    assert session.cont().reason == "end"
+    steps = len(loaded["main"].function.code)
+    session.back(2)
+    assert session.cont().reason == "end"
+
+    assert (out[0], session.result.instructions - steps) == (40, 2 * len(loaded["child"].function.code))
+
+
+def test_proofs_do_not_follow_them():
+    """The answer is unknown, at the first call of the device runtime."""
+    loaded = module(child="", main=launch("child"))
+    proof = warpsim.prove(loaded["main"], 1, 1, (np.zeros(4, np.uint32),))
+
+    assert {answer.verdict.value for answer in proof.answers} == {"unknown"}
+    assert "what cudaGetParameterBufferV2 does is not followed" in str(proof)
+
+
+HERE = Path(__file__).parent
+ASKED: dict[int, tuple[str, int, tuple[int, ...]]] = {
+    **{
+        0: ("shapes", 1, ()),
+        1: ("syntax", 1, ()),
+        2: ("errors", 32, ()),
+        3: ("runtime", 1, ()),
+        4: ("attributes", 1, ()),
+    },
+    **{5: ("copies", 1, ()), 6: ("many", 1, (5000, 0))},
+    **{9: ("many", 1, (5000, 3)), 14: ("polls", 1, (0,)), 21: ("many", 1, (2049, 0)), 23: ("polls", 1, (1,))},
+    **{29: ("many_here", 1, (1500,)), 31: ("zero_first", 1, ()), 32: ("deeper", 1, (0, 1, 3000))},
+}
+"""The kernels of the recording's questions, their threads and arguments."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", ASKED)
+def test_what_an_h200_answers(number):
+    """What kernels print there, they print here."""
+    recorded = (HERE / "device_launches_h200.txt").read_text().split("# ")[1:]
+    answers = next(part for part in recorded if part.split()[0] == str(number)).splitlines()[1:]
+    host = re.compile("(launch|end) [0-9]|value |bytes |order|poll")
+    wanted = [line for line in answers if not host.match(line)]
+    loaded = warpsim.load(gzip.decompress((HERE / "device_launches.ptx.gz").read_bytes()).decode())
+    name, block, args = ASKED[number]
+    (kernel,) = [k for k in loaded.kernels if re.match(f"_Z{len(name)}{name}[^_a-z]*[vi]+$", k)]
+    result = loaded[kernel](1, block, args)
+
+    assert sorted(line for line in result.stdout.splitlines() if "poll" not in line) == sorted(wanted)
+    assert "not seen" not in result.stdout

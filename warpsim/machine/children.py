@@ -1,0 +1,88 @@
+"""The grids that kernels launch, in the order in which they run.
+
+A grid that a kernel launches may begin at any time from its launch on, and its parent does not end before it. Here it begins when
+its parent has ended, or when the parent polls in vain. Grids run one after the other as they were launched, each with all that
+it launches, which keeps the order of every stream; tail launches come last.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+
+from warpsim.machine.device_runtime import cluster_of
+from warpsim.machine.state.global_memory import Allocation, GlobalMemory
+from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.launched import Moved, Ordered
+
+
+def children(state: LaunchState, *, tails: bool) -> Iterator[LaunchState]:
+    """The grids that a grid has launched so far, each to be run before the next one is asked for; ``tails``: those of its tail
+    launches, too."""
+    launched = state.launched
+    assert launched is not None, "something was launched"
+    tail = [*launched.tails] if tails else []
+    around = state.pending + len(launched.tails) - len(tail)
+    waiting = deque([(1, False, each) for each in launched.queue] + [(1, True, each) for each in tail])
+    held, launched.queue, launched.polled = len(tail), [], False
+    del launched.tails[: len(tail)]
+    while waiting:
+        depth, is_tail, first = waiting.popleft()
+        held -= is_tail
+        if isinstance(first, Moved):
+            _move(state.memory, first)
+            continue
+        launched.ran += 1
+        child = _begun(state, first)
+        child.pending = around + held + depth
+        yield child
+        state.findings, state.instructions, state.skipped = child.findings, child.instructions, child.skipped
+        state.thread_instructions = child.thread_instructions
+        if child.launched is not None:
+            waiting.extendleft((depth, True, each) for each in reversed(child.launched.tails))
+            waiting.extendleft((depth + 1, False, each) for each in reversed(child.launched.queue))
+            held += len(child.launched.tails)
+
+
+def _begun(state: LaunchState, given: Ordered) -> LaunchState:
+    """A grid before its first step: what it counts and finds continues that of the one that launched it."""
+    plan, grid = state.plan.image.plan(given.kernel), given.grid
+    cluster = cluster_of(plan.entry)
+    if cluster is not None and "blocksareclusters" in plan.entry.directives:
+        grid = grid[0] * cluster[0], grid[1] * cluster[1], grid[2] * cluster[2]
+    order = None if state.schedule is None else attrs.evolve(state.schedule, waves=None)
+    settings = attrs.evolve(
+        state.settings, dynamic_shared=given.shared, cluster=cluster, cooperative=False, by_warp=False
+    )
+    return LaunchState(
+        plan, grid, given.block, given.params, state.memory, state.device, settings,
+        schedule=order, by=given.by, printed=state.printed, findings=state.findings, counts=state.counts,
+        instructions=state.instructions, skipped=state.skipped, thread_instructions=state.thread_instructions,
+    )  # fmt: skip
+
+
+def _move(memory: GlobalMemory, moved: Moved) -> None:
+    """Copy or set bytes, with what is known of their being written."""
+    target = memory.find(moved.target, moved.target + moved.nbytes)
+    source = None if moved.source is None else memory.find(moved.source, moved.source + moved.nbytes)
+    if target is None or (source is None and moved.source is not None):
+        return  # freed since
+    at, written = slice(moved.target - target.start, moved.target - target.start + moved.nbytes), 0xFF
+    values: object = 0
+    known: object = written
+    if source is not None and moved.source is not None:
+        there = slice(moved.source - source.start, moved.source - source.start + moved.nbytes)
+        values = source.data[there].copy()
+        if source.shadow is not None:
+            known = source.shadow.data[there].copy()
+            if target.shadow is None:
+                whole = np.full(target.data.size, written, np.uint8)
+                target.shadow = Allocation(target.start, whole, target.name, read_only=False, anchored=False)
+    for part, new in ((target, values), (target.shadow, known)):
+        if part is not None:
+            part.own()
+            part.data[at] = new
+    memory.version += 1
