@@ -10,6 +10,7 @@ import pytest
 
 from warpsim.driver import modules
 from warpsim.driver.abi import entry_points, rt_launch
+from warpsim.driver.abi.nvcc.__main__ import link
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.raw import file_at, library_at
 
@@ -116,6 +117,18 @@ def test_objects_that_are_linked_as_machine_code(tmp_path, call, monkeypatch):
     assert call("__cudaGetKernel", found := ctypes.c_uint64(), stub) == 0
     one = 1 << 32 | 1  # x and y
     assert call("__cudaLaunchKernel", found.value, one, 1, one, 1, 0, 0, 0) == 0
+
+
+def test_objects_that_are_linked_for_the_device(tmp_path):
+    """nvcc -cubin -dlink: the wrapper leaves their PTX, linked; a cubin where there is none."""
+    for name, text in (("a", KERNEL), ("b", OTHER)):
+        (tmp_path / f"{name}.o").write_bytes(elf({".text": b"x", "__nv_relfatbin": fatbin(text)}))
+    (tmp_path / "c.o").write_bytes(elf({".text": b"x"}))
+    a, b, c, made = (str(tmp_path / name) for name in ("a.o", "b.o", "c.o", "made"))
+    link(["--cubin", "-gencode=arch=compute_80,code=sm_80", "--device-link", a, b, "-o", made])
+    assert b".func other() { ret; }" in (tmp_path / "made").read_bytes()
+    link(["--cubin", "-gencode=arch=compute_80,code=sm_80", "--device-link", c, "-o", made + "2"])
+    assert not (tmp_path / "made2").exists()
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the libraries are for Linux")

@@ -59,6 +59,10 @@ def python_library() -> str:
     return ""
 
 
+DEVICE_RUNTIME = os.path.join("lib64", "libcudadevrt.a")
+"""Where CuPy looks for it: beside the folder that it finds NVRTC in."""
+
+
 def build(spare: Path | None = None) -> Path:
     """The folder with the libraries, in the user's cache; compiles them if they are missing or damaged.
 
@@ -79,6 +83,11 @@ def build(spare: Path | None = None) -> Path:
         try:
             if not _whole(home):
                 _make(home, python)
+            if not (home.parent / DEVICE_RUNTIME).exists():
+                from warpsim.driver.merging import ARCHIVE
+
+                (home.parent / DEVICE_RUNTIME).parent.mkdir(0o700, exist_ok=True)
+                write(home.parent / DEVICE_RUNTIME, b"!<arch>\n" + ARCHIVE)
             return home
         except (OSError, LaunchError) as raised:
             problem = raised

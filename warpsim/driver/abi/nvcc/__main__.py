@@ -4,6 +4,7 @@
     python FOLDER/nvcc [nvcc's own options]
 
 ``WARPSIM_NVCC`` is the compiler. The output keeps the name that the program expects; the driver recognizes it as PTX.
+Objects that are linked to a cubin give their PTX, linked.
 """
 
 from __future__ import annotations
@@ -32,5 +33,23 @@ def translated(words: list[str]) -> list[str]:
     return made
 
 
+def link(words: list[str]) -> None:
+    """Put the linked PTX of objects in the place of the cubin that they were linked to for the device."""
+    sys.path += os.environ.get("WARPSIM_PATH", "").split(os.pathsep)
+    from warpsim.driver.merging import linked
+    from warpsim.driver.modules import members, section
+
+    sm = max(map(int, re.findall(r"\bcode=sm_(\d+)", " ".join(words))), default=90)
+    objects = [word for word in words[: words.index("-o")] if word.endswith(".o")]
+    texts = [text for path in objects for text in members(section(path, b"__nv_relfatbin"), sm)]
+    if texts:
+        with open(words[words.index("-o") + 1], "wb") as file:
+            file.write(linked(texts) + b"\0")
+
+
 if __name__ == "__main__":
-    sys.exit(subprocess.call([*shlex.split(os.environ.get("WARPSIM_NVCC") or "nvcc"), *translated(sys.argv[1:])]))
+    words = translated(sys.argv[1:])
+    status = subprocess.call([*shlex.split(os.environ.get("WARPSIM_NVCC") or "nvcc"), *words])
+    if not status and {"-cubin", "--cubin"} & set(words) and {"-dlink", "--device-link"} & set(words) and "-o" in words:
+        link(words)
+    sys.exit(status)
