@@ -28,6 +28,7 @@ FUNCTION = ".func (.param .b32 o) f(.param .b32 i) { .reg .b32 %v; ld.param.b32 
 CALL = "{ .param .b32 i; .param .b32 o; st.param.b32 [i], %r2; call (o), f, (i); ld.param.b32 %r6, [o]; }"
 
 FAULTS = {
+    "a shuffle that some miss": ("barriers", LOAD + "@%p1 bra past; shfl.sync.bfly.b32 %r6, %r2, 16, 31, -1; past:", 32),
     "barriers of two ways": ("races", "shr.u32 %r6, %r1, 5; mul.wide.u32 %x4, %r6, 4; add.u64 %x4, %x4, %x1; ld.global.u32 %r2, [%x4]; setp.eq.u32 %p1, %r2, 0; @%p1 bra other; "
                              "bar.sync 0; xor.b32 %r6, %r5, 128; ld.shared.u32 %r7, [%r6]; bra fin; other: bar.sync 0; st.shared.u32 [%r5], 1; fin:", 64),
     "behind a guard that data decide": ("races", LOAD + "@%p1 ld.global.u32 %r6, [%x3];" + STORE, 32),
@@ -114,7 +115,7 @@ FAULTS = {
     "another's copy": ("races", "cp.async.ca.shared.global [%r5], [%x3], 4; bar.sync 0; xor.b32 %r6, %r5, 4; ld.shared.u32 %r7, [%r6]; cp.async.wait_all;", 64),
 }  # fmt: skip
 """Faulty kernels: the properties that they break, their text, and how many threads run."""
-SHORT = 28
+SHORT = 29
 """So many show what would be proved without some of the code."""
 
 

@@ -14,8 +14,8 @@ STEPS, THREADS = 150_000, 8192
 """Steps of launches of which nobody knows the contents; one of more threads counts as several."""
 FOLLOWED = 100_000
 """Instructions of the paths of a thread."""
-ASKED, EACH = 150_000_000, 25_000_000
-"""What a solver may spend on all questions, and on one, in units of its own: 5 million are about a second."""
+ASKED, EACH, LEAST = 100_000_000, 25_000_000, 20_000
+"""What a solver may spend on all questions, and on one, in units of its own: some 4 million are a second. Asking costs at least the last."""
 SECONDS = 300.0
 
 
@@ -69,7 +69,7 @@ class Effort:
         try:
             return solver.check()
         finally:
-            self.asked -= _units(solver) - began
+            self.asked -= max(_units(solver) - began, LEAST)
 
 
 def _units(solver: z3.Solver) -> int:

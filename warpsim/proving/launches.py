@@ -200,7 +200,7 @@ class Seen:
             if each.rule in RULES["asynchrony"] or (each.rule in RULES["races"] and not self._is_global(each)):
                 self._race(each)
             if (each.rule, each.line, each.column) not in confirmed_at:
-                message = f"{each.rule} is not met in a launch with the contents given: {each.message}"
+                message = f"other contents of memory may break {each.rule}, and no launch has shown it: {each.message}"
                 if each.rule not in RULES["bounds"] or (each.line, each.column) not in astray:
                     self._note(each, _as_unclear(each, message), contents)
 
@@ -215,7 +215,7 @@ class Seen:
         for name in RULES:
             if race.rule not in RULES[name]:
                 self.unclear[name].append(
-                    _as_unclear(race, f"other orders of what races are not followed: {race.message}")
+                    _as_unclear(race, f"behind this fault others may hide; mend it and prove again: {race.message}")
                 )
 
     def _note(self, finding: Finding, open_: Finding, contents: Contents) -> None:

@@ -508,6 +508,6 @@ def named(*terms: z3.ExprRef) -> set[str]:
             continue
         seen.add(term.get_id())
         if z3.is_const(term) and term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
-            found.add(str(term))
+            found.add(term.decl().name())
         work += term.children()
     return found

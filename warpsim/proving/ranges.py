@@ -343,6 +343,11 @@ class Questions:
         known = {at: {str(z3.simplify(g)) if len(named(g)) == 0 else "" for g in each} for at, each in guards.items()}
         return {at: found == {"True"} for at, found in known.items() if found in ({"True"}, {"False"})}
 
+    def _ends(self, at: int) -> bool:
+        """Whether a thread may exit at an instruction."""
+        instruction = self.code[at]
+        return instruction.traits.leaves or (at + 1 == len(self.code) and not self._next(at))
+
     def barriers(self) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
         """Branches on whose sides threads of a CTA may come to different barriers, or lanes of a warp to different collectives."""
         collectives = {m.at for m in self.ways.barriers}
@@ -366,7 +371,10 @@ class Questions:
         for at, condition, guard in self.walker.branches:
             instruction = self.code[at]
             if instruction.traits.ending is Ending.BRANCH:
-                ahead = self._ahead(self._next(at), stops) & stops
+                past = self._ahead(self._next(at), stops)
+                ahead = past & stops
+                if near and any(self._ends(n) for n in past - stops):
+                    ahead.add(len(self.code))  # lanes that exit do not come to what others wait for
             elif at in stops:
                 ahead = {at, *(self._ahead([at + 1], stops) & stops)} if instruction.guard is not None else set()
             else:
