@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import attrs
 
-__all__ = ["cached_property", "define", "frozen"]
+__all__ = ["cached_property", "changed", "define", "frozen"]
 
 
 Methods: TypeAlias = Mapping[str, Any]
@@ -60,14 +60,19 @@ def _argument(own: Methods, field_name: str, names: dict[str, object]) -> tuple[
     return (f"{name}=_NOTHING", f"{made}() if {name} is _NOTHING else {name}") if given else ("", f"{made}()")
 
 
-def _initialiser(own: Methods, fields: list[str], *, slots: bool, immutable: bool) -> FunctionType | None:
-    """What makes the objects of a class with these fields, as attrs has it; None where there is more to it."""
+def _initialiser(
+    own: Methods, fields: list[str], places: Methods, *, slots: bool, immutable: bool
+) -> FunctionType | None:
+    """What makes the objects of a class with these fields, as attrs has it, given their ``places`` if it has slots; None where there
+    is more to it."""
     own = {**dict.fromkeys(fields, attrs.NOTHING), **own}
-    names: dict[str, object] = {"_NOTHING": attrs.NOTHING, "_bind": object.__setattr__.__get__}
+    names: dict[str, object] = {"_NOTHING": attrs.NOTHING}
     arguments, lines, kinds = ["self"], ["pass"], {"return": None}
-    store = "self.{} = {}" if not immutable else "_set('{}', {})" if slots else "_stored['{}'] = {}"
-    if immutable:
-        lines = ["_set = _bind(self)" if slots else "_stored = self.__dict__"]
+    store = "self.{} = {}" if not immutable else "_set_{}(self, {})" if slots else "_stored['{}'] = {}"
+    if immutable and slots:
+        names |= {f"_set_{name}": places[name].__set__ for name in fields}
+    elif immutable:
+        lines = ["_stored = self.__dict__"]
     for name in fields:
         found = _argument(own, name, names)
         if found is None:
@@ -103,7 +108,7 @@ def _record(decorate: Any, given: type | None = None, *, eq: bool = True, repr: 
 
     def initialiser() -> Methods:
         simple = given.__bases__ == (object,) and not options.keys() - {"slots"}
-        made = _initialiser(own, fields, slots=slots, immutable=immutable) if simple else None
+        made = _initialiser(own, fields, vars(result), slots=slots, immutable=immutable) if simple else None
         return plain() if made is None else {"__init__": made}
 
     plain, whole = cache(partial(model, eq=False, repr=False)), cache(partial(model, eq=eq, repr=repr))
@@ -125,7 +130,21 @@ def _record(decorate: Any, given: type | None = None, *, eq: bool = True, repr: 
     if slots:
         weak = any(hasattr(base, "__weakref__") for base in given.__bases__)
         body["__slots__"] = fields if weak else [*fields, "__weakref__"]
-    return type(given)(given.__name__, given.__bases__, body)
+    result: type = type(given)(given.__name__, given.__bases__, body)
+    return result
+
+
+T = TypeVar("T")
+
+
+def changed(record: T, **changes: object) -> T:
+    """A copy of a record that has slots, and takes all of them, with some changed. `attrs.evolve` asks first what the class is, which
+    has to be made for that."""
+    made = object.__new__(type(record))
+    for name in record.__slots__:  # type: ignore[attr-defined]
+        if name != "__weakref__":
+            object.__setattr__(made, name, changes[name] if name in changes else getattr(record, name))
+    return made
 
 
 class _Cached:

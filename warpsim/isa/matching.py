@@ -67,7 +67,8 @@ def _candidates(root: str, modifiers: tuple[str, ...], revision: int) -> tuple[C
     return tuple(
         _candidate(form, values, text, words)
         for form in REGISTRY.get(root, ())
-        if (values := _fill(form.pattern.slots, words)) is not None
+        if form.pattern.words.issuperset(words)
+        and (values := _fill(form.pattern.slots, words)) is not None
         and _named(root, form, values, words)
         and _hinted(form, words)
     )
@@ -126,6 +127,7 @@ BLANKS = frozenset(
 """Names in which a blank may stand before the last word, nevertheless."""
 BIT_OPERATIONS = frozenset({"and", "or", "xor", "popc"})
 STATE_SPACES = frozenset({"global", "shared", "shared::cta", "shared::cluster", "local", "const", "param"})
+_IN_ORDER = (TYPES.keys() | {"s2", "u2"}, STATE_SPACES, BIT_OPERATIONS)  # these two of cvt.pack alone
 
 
 _PASSING_PRED = "abs add atom cos cp cvt ex2 fma lg2 max min mul multimem neg rcp red rsqrt set setp sin sqrt sub tanh"
@@ -154,8 +156,7 @@ def _named(root: str, form: Form, filled: dict[int, str], words: tuple[str, ...]
         wanted = [filled[i] for i in sorted(filled) if filled[i] in names]
         if list(words[: len(wanted)]) != wanted:
             return False
-    types = TYPES.keys() | {"s2", "u2"}  # of cvt.pack alone
-    return all(_ordered(filled, words, kind) for kind in (types, STATE_SPACES, BIT_OPERATIONS))
+    return all(_ordered(filled, words, kind) for kind in _IN_ORDER)
 
 
 @functools.cache
@@ -183,7 +184,7 @@ def _ordered(filled: dict[int, str], words: tuple[str, ...], kind: Collection[st
 def _hinted(form: Form, modifiers: tuple[str, ...]) -> bool:
     """Operands present exactly if a modifier is, which distinguishes forms of equal length."""
     given = {plain(operand.name) for operand in form.operands}
-    slots = {value for slot in form.pattern.slots for value in slot.values}
+    slots = form.pattern.words
     if ("L2::cache_hint" in modifiers) != ("cachepolicy" in given):
         return False
     if "multicast::cluster" in slots and ("multicast::cluster" in modifiers) != ("mask" in given):

@@ -200,6 +200,11 @@ class Form:
     @cached_property
     def parameters(self) -> tuple[list[str], frozenset[str]]:
         """The names of the function's positional parameters, with ``*`` for all that are left, and of its ports."""
+        code = getattr(self.meaning, "__code__", None)
+        if code is not None and not hasattr(self.meaning, "__wrapped__") and not code.co_flags & inspect.CO_VARKEYWORDS:
+            first, behind = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+            rest = ["*"] if code.co_flags & inspect.CO_VARARGS else []
+            return [*code.co_varnames[1:first], *rest], frozenset(code.co_varnames[first:behind])
         given = list(inspect.signature(self.meaning).parameters.values())[1:]
         ports = frozenset(p.name for p in given if p.kind is inspect.Parameter.KEYWORD_ONLY)
         return [

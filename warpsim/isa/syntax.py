@@ -80,6 +80,12 @@ class Pattern:
         return f"{self.root}{self.modifiers} {self.written}".strip()
 
     @cached_property
+    def words(self) -> frozenset[str]:
+        """All modifiers that may stand in it."""
+        words = _WORDS.findall(self.modifiers)
+        return frozenset([value for word in words for value in self.classes.get(word, (word,))])
+
+    @cached_property
     def slots(self) -> tuple[Slot, ...]:
         """The places for modifiers."""
         return tuple(
@@ -187,12 +193,12 @@ def _atom(text: str, classes: Mapping[str, tuple[str, ...]]) -> OperandPattern:
 
 def _word(text: str, classes: Mapping[str, tuple[str, ...]]) -> OperandPattern:
     """A name, alone, with another (``d|p``) or with selectors (``a{.asel}``)."""
+    if text.replace("-", "_").isidentifier():
+        return OperandPattern(text)
     pair = re.fullmatch(r"([\w-]+)\s*([\[{]?)\s*\|\s*([\w-]+)\s*[\]}]?", text)
     if pair:
         return OperandPattern(pair[1], second=pair[3], second_optional=bool(pair[2]))
     selected = re.fullmatch(r"([\w-]+)\{\.(\w+)\}", text)
     if selected:
         return OperandPattern(selected[1], selectors=frozenset(classes[selected[2]]))
-    if not re.fullmatch(r"[\w-]+", text):
-        raise ValueError(f"not an operand: {text!r}")
-    return OperandPattern(text)
+    raise ValueError(f"not an operand: {text!r}")

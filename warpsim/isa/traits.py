@@ -10,10 +10,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
-import attrs
-
 from warpsim.numerics.arrays import Array
-from warpsim.records import frozen
+from warpsim.records import changed, frozen
 
 SPACES = frozenset({"global", "shared", "local", "param", "const"})
 SCOPES = frozenset({"cta", "cluster", "gpu", "sys"})
@@ -279,13 +277,13 @@ def completed(declared: Traits, modifiers: tuple[str, ...]) -> Traits:
     words = frozenset(modifiers)
     scope = next((word for word in modifiers if word in SCOPES), None)
     spaces = (word.split("::")[0] for word in modifiers)
-    return attrs.evolve(
+    return changed(
         declared,
         synchronises=not words.isdisjoint(("sync", "aligned")),
         aligned=declared.aligned or declared.matrix is not None or "aligned" in words,
         scope=scope,
         constant=declared.constant or "nc" in words,
-        spaces=tuple(space for space in spaces if space in SPACES),
+        spaces=tuple([space for space in spaces if space in SPACES]),
         order=declared.order if declared.order.strong else _order(declared, words, scope),
     )
 

@@ -12,7 +12,7 @@ from warpsim.isa.traits import Ending
 from warpsim.program.lines import Reading
 from warpsim.program.names import FunctionBuilder, Label, Place, Scope
 from warpsim.program.program import CARRY, Body, Instruction, Operand, Register
-from warpsim.program.shapes import NAME
+from warpsim.program.shapes import NAME, kind_of
 from warpsim.program.statements import WHOLE, Group, Statement, Written
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
@@ -51,13 +51,14 @@ class Late:
 
     def __init__(self, checker: Checker, scope: Scope, read: Reading, begin: Span) -> None:
         self.checker, self.builder, self.scope = checker, checker.builder, scope
-        self.texts, self.statements, self.kinds, self.begin = read.texts, read.statements, read.kinds, begin
+        self.texts, self.statements, self.begin = read.texts, read.statements, begin
         self.names: list[str] = []
         """Those of the line at hand that begin with a percent sign."""
-        self.known: dict[str, Operand] = {}
-        """Operands that are registers, by type and name."""
+        self.registers = _Registers(scope, self.builder, read.kinds)
+        self.known: dict[str, _Known] = {}
+        """Operands that are registers, by what tells those of a name apart, and name."""
         self.others: list[Instruction] = []
-        if not all(isinstance(node, Statement) for node, *_ in self.builder.code):
+        if not read.plain:
             self._check()
 
     def _check(self) -> None:
@@ -84,6 +85,7 @@ class Late:
         """Make the body, once."""
         made = ended(self.builder, list(self._code()), self.begin)
         self.builder.code, self.texts, self.known = [], [], {}
+        self.registers.clear()
         return made
 
     def _target(self, name: str) -> int:
@@ -111,49 +113,69 @@ class Late:
 
     def _instruction(self, node: Statement, places: tuple[Place, ...], at: int) -> Instruction:
         """Make the instruction of a line."""
-        shape, known = node.shape, self.known
+        shape = node.shape
         sample, self.names = shape.instruction, NAME.findall(self.texts[at])
         names, column, guard = self.names, shape.column, sample.guard
         if guard is not None:
-            guard, column = (self._register(names[0]), guard[1]), column + len(names[0])
-        operands = []
-        for operand, place, key in shape.operands:
-            if place >= 0:
-                name = names[place]
-                found = known.get(key + name)
-                if found is None:
-                    found = known[key + name] = Operand(operand.type, self._register(name), operand.negated)
-                operands.append(found)
-            else:
-                operands.append(operand if place == WHOLE else node.placed(operand, self._placed, self._target))
+            guard, column = (self.registers[names[0]], guard[1]), column + len(names[0])
+        operands = tuple(
+            [
+                self._known(operand, key)[names[place]]
+                if place >= 0
+                else operand
+                if place == WHOLE
+                else node.placed(operand, self._placed, self._target)
+                for operand, place, key in shape.operands
+            ]
+        )
         file, line, _, _ = self.begin
-        span = Span(file, line + at, column, sample.span.length)
+        span = tuple.__new__(Span, (file, line + at, column, sample.span.length))
         form, op, traits = sample.form, sample.op, sample.traits
         if not places:
-            return Instruction(form, op, traits, tuple(operands), guard, span)
-        return Instruction(form, op, traits, tuple(operands), guard, span, places[0], places[1:])
+            return Instruction(form, op, traits, operands, guard, span)
+        return Instruction(form, op, traits, operands, guard, span, places[0], places[1:])
+
+    def _known(self, o: Operand, key: str) -> _Known:
+        """The operands that are like a register's."""
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = _Known(o, self.registers)
+        return found
 
     def _placed(self, o: Operand) -> Operand:
         """An operand with the register that its hole is for."""
         at = o.register.index  # type: ignore[union-attr]
         if at == len(self.names):
             for name in self.names:  # the carry flag is the last that is counted
-                self._register(name)
+                self.registers[name]
             return Operand(o.type, self.builder.carry())
-        name = self.names[at]
-        key = o.type.name + name if not o.negated else f"!{o.type.name}{name}"
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = Operand(o.type, self._register(name), o.negated)
-        return found
+        return self._known(o, kind_of(o))[self.names[at]]
 
-    def _register(self, name: str) -> Register:
-        """A register of the function."""
+
+class _Registers(dict[str, Register]):
+    """The registers of a function, by the names that its lines have; each is made when it is first asked for."""
+
+    def __init__(self, scope: Scope, builder: FunctionBuilder, kinds: Mapping[str, str]) -> None:
+        self.scope, self.builder, self.kinds = scope, builder, kinds
+
+    def __missing__(self, name: str) -> Register:
         scope = self.scope
         found = scope.made.get(name) or scope.symbols.get(name)
         if found is None:
             found = scope.of_range(name, self.builder, TYPES[self.kinds[name][len(HOLE) :]], 1)
         assert isinstance(found, Register)
+        self[name] = found
+        return found
+
+
+class _Known(dict[str, Operand]):
+    """Operands of one type that are registers, by name."""
+
+    def __init__(self, like: Operand, registers: _Registers) -> None:
+        self.like, self.registers = like, registers
+
+    def __missing__(self, name: str) -> Operand:
+        found = self[name] = tuple.__new__(Operand, (self.like[0], self.registers[name], *self.like[2:]))
         return found
 
 

@@ -165,8 +165,8 @@ class Kinds(dict[str, str]):
 
 
 class Reading:
-    """A function's body, which is read into its builder: its lines, to which the different ``statements`` refer; what stands for
-    names that begin with a percent sign."""
+    """A function's body, which is read into its builder: its lines, to which the different ``statements`` refer, and whether there
+    are but these (``plain``); what stands for names that begin with a percent sign."""
 
     def __init__(self, body: Body, blocks: Blocks, scope: Scope, parser: Parser, grouped: Grouped) -> None:
         """Read a body.
@@ -202,7 +202,8 @@ class Reading:
             else:
                 done = _end(self.texts, at)
                 self._odd("\n".join(self.texts[at:done]), "\n".join(marked[at - first : done - first]), at)
-        self.statements = list(dict.fromkeys([node for node, *_ in code if isinstance(node, Statement)]))
+        found = [node for node, *_ in code if isinstance(node, Statement)]
+        self.plain, self.statements = len(found) == len(code), list(dict.fromkeys(found))
         targets = {value for statement in self.statements for value in statement.values if isinstance(value, str)}
         if not all(isinstance(scope.labels.get(name), Label) for name in targets):
             raise Unusual

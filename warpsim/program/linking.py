@@ -8,7 +8,7 @@ from warpsim.errors import Span
 from warpsim.isa.traits import Ending
 from warpsim.program.names import BUILTINS, Symbol
 from warpsim.program.problems import Problems
-from warpsim.program.program import Function, Instruction, Operand, Variable
+from warpsim.program.program import Function, Instruction, Variable
 from warpsim.program.resolve import Resolver
 from warpsim.ptx import ast
 from warpsim.ptx.directives import OF_MODULES
@@ -83,7 +83,7 @@ def check_links(resolver: Resolver, functions: Mapping[str, Function], problems:
     for function in functions.values():
         _check_function(function, resolver, problems)
     _check_addresses(resolver, problems)
-    groups = {instruction.op.get("cta_group") for function in functions.values() for instruction in function.kinds}
+    groups = {op.get("cta_group") for op in {i.op for function in functions.values() for i in function.kinds}}
     for function in functions.values() if len(groups - {None}) > 1 else ():
         _check_groups(function, functions, problems)
 
@@ -95,7 +95,9 @@ def _check_function(function: Function, resolver: Resolver, problems: Problems) 
         for operand in instruction.operands:
             name = operand.function
             if not name:
-                _check_access(instruction, operand, shared, problems)
+                symbol = (operand.base or operand).variable
+                if symbol is not None:
+                    _check_access(instruction, symbol, shared, problems, addressed=operand.base is not None)
             elif _lacks_body(name, resolver.globals[name], resolver, called=instruction.traits.ending is Ending.CALL):
                 advice = "link the module that defines it"
                 if name.startswith("__cuda"):
@@ -135,14 +137,15 @@ def _check_groups(function: Function, functions: Mapping[str, Function], problem
         problems.add("illegal-form", second.span, message, "use the same .cta_group in all tcgen05 of a kernel")
 
 
-def _check_access(instruction: Instruction, operand: Operand, shared: dict[str, int], problems: Problems) -> None:
+def _check_access(
+    instruction: Instruction, symbol: Variable, shared: dict[str, int], problems: Problems, *, addressed: bool
+) -> None:
     """Count a shared module variable that a function uses, once; an access needs a definition."""
-    symbol = (operand.base or operand).variable
-    if symbol is None or symbol.unique in shared or not symbol.size:
+    if symbol.unique in shared or not symbol.size:
         return
     if symbol.space.value == "shared" and (symbol.linkage != "extern" or symbol.size < 1 << 32):
         shared[symbol.unique] = symbol.size
-    elif symbol.linkage == "extern" and operand.base is not None:
+    elif symbol.linkage == "extern" and addressed:
         message = f"{symbol.name} is not defined in this module"
         problems.add("linkage", instruction.span, message, "link the module that defines it")
 

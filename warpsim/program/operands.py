@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import attrs
-
 from warpsim.isa.matching import TypedOperand
 from warpsim.program.addresses import address
 from warpsim.program.names import (
@@ -16,6 +14,7 @@ from warpsim.program.problems import Mismatch, unfit
 from warpsim.program.program import ADDRESS, Operand, vector
 from warpsim.program.values import Values, is_special, plain
 from warpsim.ptx import ast
+from warpsim.records import changed
 from warpsim.types import TYPES, ScalarType
 
 
@@ -72,20 +71,20 @@ def _elements(values: Values, type: ScalarType, node: ast.Vector) -> Operand:
     if values.typed.limits:
         whole, parts = values.typed, []
         for limit, element in zip(values.typed.limits, node.elements, strict=True):
-            values.typed = attrs.evolve(whole, limit=limit)
+            values.typed = changed(whole, limit=limit)
             parts.append(values.value(type, element))
         return vector(parts)
     whole, elements = values.typed, tuple(map(plain, node.elements))
     single = values.is_single()
     if single:
-        whole = attrs.evolve(whole, checked_as=None)
+        whole = changed(whole, checked_as=None)
     among = values.among(elements)
     if among is None:
         if whole.spec.bits and not _alone(whole, type, elements):
             raise unfit(node.span, "a vector needs at least one register", 2)
     elif not whole.spec.braces:
         _check_numbers(values, type, elements)
-    values.typed = attrs.evolve(whole, among=among)
+    values.typed = changed(whole, among=among)
     values.missing |= _missing(whole, elements)
     if single:
         return _single(values, type, elements)
@@ -103,7 +102,7 @@ def _single(values: Values, type: ScalarType, elements: tuple[ast.Operand, ...])
     """Check elements of which each becomes an operand of its own: of mov in A and B, of add in C and D."""
     summed = type.kind == "f" or type.name == "f16x2"
     if summed:
-        values.typed = attrs.evolve(values.typed, among=None, count=None)
+        values.typed = changed(values.typed, among=None, count=None)
     for element in elements:
         if isinstance(element, ast.Sink):
             raise unfit(element.span, f"the result of {values.op.text} cannot be discarded with _ here", 2)
@@ -146,7 +145,7 @@ def _packed(values: Values, type: ScalarType, node: ast.Vector) -> Operand:
         raise Mismatch("operand-count", node.span, f"{n} elements do not make a .{type.name}", weight=3)
     part = TYPES[f"b{type.bits // n}"]
     elements = tuple(map(plain, node.elements))
-    values.typed = attrs.evolve(values.typed, among=values.among(elements))
+    values.typed = changed(values.typed, among=values.among(elements))
     return vector([values.value(part, e) for e in elements])
 
 

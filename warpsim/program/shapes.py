@@ -202,8 +202,13 @@ def _found(o: Operand) -> Iterator[Hole]:
 def _operand(o: Operand, names: int) -> tuple[Operand, int, str]:
     """How an operand of a line is made, which has so many names."""
     if o.register is not None and o.register.index < names:
-        return o, o.register.index, f"{'!' * o.negated}{o.type.name}"
+        return o, o.register.index, kind_of(o)
     return o, PARTS if any(_found(o)) else WHOLE, ""
+
+
+def kind_of(o: Operand) -> str:
+    """What tells operands apart that are the same register."""
+    return f"!{o.type.name}" if o.negated else o.type.name
 
 
 def _mistakable(text: str) -> bool:

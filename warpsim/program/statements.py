@@ -64,18 +64,11 @@ class Statement:
             elements = tuple(
                 [place(each) if each.register is not None else self.placed(each, place, target) for each in elements]
             )
-        return Operand(
-            o.type,
-            special=o.special,
-            variable=o.variable and values[o.variable.size],  # type: ignore[arg-type]
-            parameter=o.parameter and values[o.parameter.offset],  # type: ignore[arg-type]
-            offset=o.offset and self._number(o.offset),
-            generic=o.generic,
-            base=base,
-            coordinates=coordinates,
-            elements=elements,
-            targets=tuple([target(str(values[each])) for each in o.targets]) if o.targets else (),
-        )
+        symbols = o.variable and values[o.variable.size], o.parameter and values[o.parameter.offset]
+        offset = o.offset and self._number(o.offset)
+        targets = tuple([target(str(values[each])) for each in o.targets]) if o.targets else ()
+        fields = (*o[:5], *symbols, o.function, offset, o.generic, base, coordinates, elements, targets)
+        return tuple.__new__(Operand, fields)
 
     def _number(self, number: int) -> int:
         """A number, or what fills the hole that it stands for."""
