@@ -10,9 +10,9 @@ from warpsim.errors import Span
 from warpsim.isa import matching
 from warpsim.isa.traits import Ending
 from warpsim.program.lines import Reading
-from warpsim.program.names import FunctionBuilder, Label, Place, Scope
+from warpsim.program.names import DIGITS, FunctionBuilder, Label, Place, Scope
 from warpsim.program.program import CARRY, Body, Instruction, Operand, Register
-from warpsim.program.shapes import NAME, kind_of
+from warpsim.program.shapes import NAME
 from warpsim.program.statements import WHOLE, Group, Statement, Written
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
@@ -51,12 +51,13 @@ class Late:
 
     def __init__(self, checker: Checker, scope: Scope, read: Reading, begin: Span) -> None:
         self.checker, self.builder, self.scope = checker, checker.builder, scope
-        self.texts, self.statements, self.begin = read.texts, read.statements, begin
+        self.texts, self.statements, self.kinds, self.begin = read.texts, read.statements, read.kinds, begin
         self.names: list[str] = []
         """Those of the line at hand that begin with a percent sign."""
-        self.registers = _Registers(scope, self.builder, read.kinds)
-        self.known: dict[str, _Known] = {}
-        """Operands that are registers, by what tells those of a name apart, and name."""
+        self.registers: dict[str, Register] = {}
+        """Those of the lines until the one at hand."""
+        self.known: dict[str, Operand] = {}
+        """Operands that are registers, by type and name."""
         self.others: list[Instruction] = []
         if not read.plain:
             self._check()
@@ -65,8 +66,11 @@ class Late:
         """Check what is not a line, unless its like was checked before."""
         checked: list[Instruction] = []
         groups: dict[Group, None] = {}
-        with self.builder.trial(range(len(self.builder.code))):
-            for number, (node, scope, places, _) in enumerate(self.builder.code):
+        code = self.builder.code
+        numbers = [number for number, (node, *_) in enumerate(code) if not isinstance(node, Statement)]
+        with self.builder.trial(numbers):
+            for number in numbers:
+                node, scope, places, _ = code[number]
                 self.builder.at = number
                 if isinstance(node, Written):
                     groups[node.group] = None
@@ -84,8 +88,7 @@ class Late:
     def body(self) -> Body:
         """Make the body, once."""
         made = ended(self.builder, list(self._code()), self.begin)
-        self.builder.code, self.texts, self.known = [], [], {}
-        self.registers.clear()
+        self.builder.code, self.texts, self.known, self.registers = [], [], {}, {}
         return made
 
     def _target(self, name: str) -> int:
@@ -113,21 +116,23 @@ class Late:
 
     def _instruction(self, node: Statement, places: tuple[Place, ...], at: int) -> Instruction:
         """Make the instruction of a line."""
-        shape = node.shape
+        shape, known, registers = node.shape, self.known, self.registers
         sample, self.names = shape.instruction, NAME.findall(self.texts[at])
         names, column, guard = self.names, shape.column, sample.guard
         if guard is not None:
-            guard, column = (self.registers[names[0]], guard[1]), column + len(names[0])
-        operands = tuple(
-            [
-                self._known(operand, key)[names[place]]
-                if place >= 0
-                else operand
-                if place == WHOLE
-                else node.placed(operand, self._placed, self._target)
-                for operand, place, key in shape.operands
-            ]
-        )
+            guard, column = (registers.get(names[0]) or self._register(names[0]), guard[1]), column + len(names[0])
+        made = []
+        for operand, place, key in shape.operands:
+            if place >= 0:
+                name = names[place]
+                found = known.get(key + name)
+                if found is None:
+                    register = registers.get(name) or self._register(name)
+                    found = known[key + name] = Operand(operand.type, register, operand.negated)
+                made.append(found)
+            else:
+                made.append(operand if place == WHOLE else node.placed(operand, self._placed, self._target))
+        operands = tuple(made)
         file, line, _, _ = self.begin
         span = tuple.__new__(Span, (file, line + at, column, sample.span.length))
         form, op, traits = sample.form, sample.op, sample.traits
@@ -135,47 +140,33 @@ class Late:
             return Instruction(form, op, traits, operands, guard, span)
         return Instruction(form, op, traits, operands, guard, span, places[0], places[1:])
 
-    def _known(self, o: Operand, key: str) -> _Known:
-        """The operands that are like a register's."""
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = _Known(o, self.registers)
-        return found
-
     def _placed(self, o: Operand) -> Operand:
         """An operand with the register that its hole is for."""
         at = o.register.index  # type: ignore[union-attr]
         if at == len(self.names):
             for name in self.names:  # the carry flag is the last that is counted
-                self.registers[name]
+                self._register(name)
             return Operand(o.type, self.builder.carry())
-        return self._known(o, kind_of(o))[self.names[at]]
+        name = self.names[at]
+        key = o.type.name + name if not o.negated else f"!{o.type.name}{name}"
+        found = self.known.get(key)
+        if found is None:
+            register = self.registers.get(name) or self._register(name)
+            found = self.known[key] = Operand(o.type, register, o.negated)
+        return found
 
-
-class _Registers(dict[str, Register]):
-    """The registers of a function, by the names that its lines have; each is made when it is first asked for."""
-
-    def __init__(self, scope: Scope, builder: FunctionBuilder, kinds: Mapping[str, str]) -> None:
-        self.scope, self.builder, self.kinds = scope, builder, kinds
-
-    def __missing__(self, name: str) -> Register:
+    def _register(self, name: str) -> Register:
+        """A register of the function."""
         scope = self.scope
         found = scope.made.get(name) or scope.symbols.get(name)
         if found is None:
-            found = scope.of_range(name, self.builder, TYPES[self.kinds[name][len(HOLE) :]], 1)
+            type = TYPES[self.kinds[name][len(HOLE) :]]
+            if "0" in name and name[len(name.rstrip(DIGITS))] == "0":  # %r01
+                found = scope.of_range(name, self.builder, type, 1)
+            else:
+                found = scope.made[name] = self.builder.register(name, type)
         assert isinstance(found, Register)
-        self[name] = found
-        return found
-
-
-class _Known(dict[str, Operand]):
-    """Operands of one type that are registers, by name."""
-
-    def __init__(self, like: Operand, registers: _Registers) -> None:
-        self.like, self.registers = like, registers
-
-    def __missing__(self, name: str) -> Operand:
-        found = self[name] = tuple.__new__(Operand, (self.like[0], self.registers[name], *self.like[2:]))
+        self.registers[name] = found
         return found
 
 

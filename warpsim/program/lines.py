@@ -44,6 +44,9 @@ class Unusual(Exception):
     """A body is not laid out as compilers do it."""
 
 
+_NUMBER = {int}
+
+
 class _Odd:
     """A line that is none of those that are read by themselves."""
 
@@ -97,7 +100,7 @@ class Lines(dict[str, Entry]):
             )
             if shape is not None:
                 found = Statement(shape, tuple(values))
-                if all(isinstance(value, int) for value in values):
+                if not values or {*map(type, values)} == _NUMBER:
                     self.shapes.keep(line, found)
                 return found
         return ODD

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -244,9 +244,9 @@ class FunctionBuilder:
         return self._carry
 
     @contextmanager
-    def trial(self, numbers: range) -> Iterator[None]:
+    def trial(self, numbers: Iterable[int]) -> Iterator[None]:
         """Look up names of the code at these places, and afterwards have no register that was made for it."""
-        inner = dict.fromkeys([scope for _, scope, _, _ in self.code[numbers.start : numbers.stop]])
+        inner = dict.fromkeys([self.code[number][1] for number in numbers])
         scopes = dict.fromkeys(each for scope in inner for each in scope.chain())
         before, made = len(self.registers), [(scope, dict(scope.made)) for scope in scopes]
         yield

@@ -74,6 +74,9 @@ class Shapes:
 
     def find(self, text: str) -> Shape | None:
         """A shape; None if its lines have to be looked at one by one."""
+        known = self.known.get(text)
+        if known is not None:
+            return known
         with self._lock:
             if text not in self.known:
                 if len(self.known) > KEPT:
@@ -202,13 +205,8 @@ def _found(o: Operand) -> Iterator[Hole]:
 def _operand(o: Operand, names: int) -> tuple[Operand, int, str]:
     """How an operand of a line is made, which has so many names."""
     if o.register is not None and o.register.index < names:
-        return o, o.register.index, kind_of(o)
+        return o, o.register.index, f"{'!' * o.negated}{o.type.name}"
     return o, PARTS if any(_found(o)) else WHOLE, ""
-
-
-def kind_of(o: Operand) -> str:
-    """What tells operands apart that are the same register."""
-    return f"!{o.type.name}" if o.negated else o.type.name
 
 
 def _mistakable(text: str) -> bool:

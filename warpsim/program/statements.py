@@ -14,6 +14,7 @@ from warpsim.records import frozen
 FIRST = 21001
 """The number in the first hole for one."""
 WHOLE, PARTS = -1, -2
+_PLAIN = {int, str}
 Value = int | str | Param | Variable
 """What fills a hole: a number, the name of a label, a parameter, a variable."""
 
@@ -42,7 +43,7 @@ class Statement:
     def sample(self) -> Instruction:
         """The instruction, with registers and branch targets that are none of a function."""
         instruction = self.shape.instruction
-        if not self.values or all(isinstance(value, (int, str)) for value in self.values):
+        if _PLAIN.issuperset(map(type, self.values)):
             return instruction
         operands = [self.placed(o, lambda register: register, lambda label: 0) for o in instruction.operands]
         return attrs.evolve(instruction, operands=tuple(operands))
@@ -64,11 +65,18 @@ class Statement:
             elements = tuple(
                 [place(each) if each.register is not None else self.placed(each, place, target) for each in elements]
             )
-        symbols = o.variable and values[o.variable.size], o.parameter and values[o.parameter.offset]
-        offset = o.offset and self._number(o.offset)
-        targets = tuple([target(str(values[each])) for each in o.targets]) if o.targets else ()
-        fields = (*o[:5], *symbols, o.function, offset, o.generic, base, coordinates, elements, targets)
-        return tuple.__new__(Operand, fields)
+        return Operand(
+            o.type,
+            special=o.special,
+            variable=o.variable and values[o.variable.size],  # type: ignore[arg-type]
+            parameter=o.parameter and values[o.parameter.offset],  # type: ignore[arg-type]
+            offset=o.offset and self._number(o.offset),
+            generic=o.generic,
+            base=base,
+            coordinates=coordinates,
+            elements=elements,
+            targets=tuple([target(str(values[each])) for each in o.targets]) if o.targets else (),
+        )
 
     def _number(self, number: int) -> int:
         """A number, or what fills the hole that it stands for."""

@@ -9,7 +9,8 @@ import re
 import struct
 import sys
 from bisect import bisect
-from itertools import accumulate, compress
+from itertools import accumulate, compress, repeat
+from operator import add
 
 from warpsim.errors import Span
 from warpsim.ptx.ast import Leaf
@@ -197,7 +198,7 @@ class Tokens:
         self.texts = list(compress(pieces, kinds))
         self.starts = list(compress(accumulate(map(len, pieces), initial=0), kinds))
         self.kinds = list(filter(None, kinds))
-        self.newlines = list(accumulate([len(line) + 1 for line in text.split("\n")[:-1]], initial=0))
+        self.newlines = list(accumulate(map(add, map(len, text.split("\n")[:-1]), repeat(1)), initial=0))
         if known.seen:
             self._look_again()
         self.kinds.append("end")
