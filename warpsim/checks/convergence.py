@@ -23,7 +23,7 @@ from warpsim.machine.stalled import BARRIER, LANES, PHASE, REGISTERS, WARP, Stal
 from warpsim.machine.state.batch import NEVER
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
-from warpsim.machine.values import Affine, Array, as_array
+from warpsim.machine.values import Affine, Array, as_array, spread
 from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
@@ -61,7 +61,7 @@ def _check_masks(machine: Machine, group: Group, masks: Array, active: Array) ->
         return
     if masks.shape[1] == 1 or masks.strides[1] == 0:
         return
-    masks = np.broadcast_to(masks, active.shape)
+    masks = spread(masks, active.shape)
     for lane in range(32):
         own = masks[:, lane : lane + 1]
         wrong = active & active[:, lane : lane + 1] & ((masks >> np.uint32(lane)) & np.uint32(1) != 0) & (masks != own)
@@ -161,8 +161,8 @@ def _report_absent(machine: Machine, group: Group, rule: str, active: Array, abs
 def _in_group(group: Group, lanes: Array) -> Array:
     """Lanes ``[n, 32, m]`` in the group's shape."""
     shape = group.warps.active.shape
-    collected = as_array(group.warps.collect(np.ascontiguousarray(np.broadcast_to(lanes, shape))))
-    return np.broadcast_to(collected, group.selection.shape)
+    collected = as_array(group.warps.collect(np.ascontiguousarray(spread(lanes, shape))))
+    return spread(collected, group.selection.shape)
 
 
 BROKEN = {

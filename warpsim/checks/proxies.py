@@ -204,7 +204,7 @@ class Proxies:
             threads = group.warps.first_thread.reshape(-1, 1, 1) * self.n_ctas + columns
         elif not access.writes and access.active is None and columns.shape[:2] == (at.shape[:2] or (1, 1)) == (1, 1):
             threads = threads[-1:, -1:]  # all read the same, and the last is remembered
-        shape = np.broadcast_shapes(at.shape, threads.shape) if rows else threads.shape
+        shape = np.broadcast(at, threads).shape if rows else threads.shape
         at, columns, threads = (spread(x, shape) for x in (at, columns, threads))
         if access.active is not None:
             mask = spread(access.active, shape)
@@ -262,7 +262,7 @@ class Proxies:
         step = min(nbytes & -nbytes, 16)
         at = transfer.writes.start[which][:, None] + np.arange(0, nbytes, step)
         where, threads = (
-            np.broadcast_to(x[which][:, None], at.shape) for x in (transfer.writes.columns, transfer.positions)
+            spread(x[which][:, None], at.shape) for x in (transfer.writes.columns, transfer.positions)
         )
         self._leave(self.cells, at, step, where, threads, transfer.place or present(transfer.group), write=True)
 
@@ -293,7 +293,7 @@ class Proxies:
                 continue
             at = footprint.start[:, None] + np.arange(0, footprint.nbytes, step)
             users = footprint.of_runs(positions)
-            where, users = (np.broadcast_to(x[:, None], at.shape) for x in (footprint.columns, users))
+            where, users = (spread(x[:, None], at.shape) for x in (footprint.columns, users))
             self._meet(machine, Uses(group, self.cells, at, where, step, users, write=write))
 
     def _blocks(self, footprint: Footprint) -> list[tuple[int, int, Array | slice]]:
@@ -327,8 +327,8 @@ class Proxies:
             return
         n_ctas, first = self.n_ctas, group.warps.first_thread[::4].reshape(-1, 1)
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
-        shape = np.broadcast_shapes(rows.shape, columns.shape, first.shape)
-        at, where, users = (np.broadcast_to(x, shape) for x in (rows, columns, first * n_ctas + columns))
+        shape = np.broadcast(rows, columns, first).shape
+        at, where, users = (spread(x, shape) for x in (rows, columns, first * n_ctas + columns))
         self._meet(machine, Uses(group, self.cells, at, where, 16, users, lanes=128))
 
     def _is_settled(self, low: int, high: int) -> bool:
@@ -562,7 +562,7 @@ class ProxyFences(Watcher):
         if traits.fence is not None and traits.fence.proxy == "async":
             named = tuple([space for space in SPACES if space in traits.spaces])
             positions = group.selection.positions
-            chosen = positions if active is None else positions[np.broadcast_to(active, positions.shape)]
+            chosen = positions if active is None else positions[spread(active, positions.shape)]
             self._proxies(machine).fence(chosen.reshape(-1), named or SPACES)
         else:
             self._proxies(machine).synchronised(group)

@@ -13,7 +13,7 @@ from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.word_space import WordSpace, in_a_row
-from warpsim.machine.values import Affine, Array, Place
+from warpsim.machine.values import Affine, Array, Place, spread
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 from warpsim.numerics.arrays import distinct
 
@@ -212,7 +212,8 @@ class WrittenBits(WordSpace):
         """Views of the bits as elements, and the flat indices of an access in them."""
         at = np.asarray(place, np.int64)
         if active is not None:
-            at, columns, mask = np.broadcast_arrays(at, columns, active)
+            shape = np.broadcast(at, columns, active).shape
+            at, columns, mask = (spread(x, shape) for x in (at, columns, active))
             at, columns = at[mask], columns[mask]
         if nbytes < 4:
             return [(self.flat.view(f"u{nbytes}"), self.element_index(at, columns, nbytes))]

@@ -14,6 +14,7 @@ import numpy as np
 from warpsim.isa.ports import Lanes, MemoryPort
 from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Matrix, Traits
+from warpsim.numerics.arrays import spread
 
 Words = tuple[Lanes, ...]
 _BYTES = (("100f", "110f", "120f"), (8, 6))
@@ -204,7 +205,7 @@ def stmatrix(op: Op, p: Lanes, r: tuple[Lanes, ...], *, memory: MemoryPort, acti
     """Store 8x8 matrices of 16-bit or 16x8 matrices of 8-bit elements; lanes 8i to 8i+7 give the row addresses of matrix i."""
     for number, register in enumerate(r):
         n, m = max(register.shape[0], p.shape[0]), max(register.shape[2], p.shape[2])
-        lanes = np.broadcast_to(register.view(np.uint32), (n, 32, m)).reshape(n, 8, 4, m)
+        lanes = spread(register.view(np.uint32), (n, 32, m)).reshape(n, 8, 4, m)
         if "m16n8" in op.modifiers:
             words = _columns(lanes)
         else:
@@ -212,7 +213,7 @@ def stmatrix(op: Op, p: Lanes, r: tuple[Lanes, ...], *, memory: MemoryPort, acti
             if op.trans:
                 lanes = _transposed(words).reshape(n, 8, 4, m)
                 words = tuple(lanes[:, :, t] for t in range(4))
-        rows = np.broadcast_to(p, (n, 32, m))[:, 8 * number : 8 * number + 8]
+        rows = spread(p, (n, 32, m))[:, 8 * number : 8 * number + 8]
         memory.write_words(op.space or "", rows, words, active[:, :8])
 
 

@@ -21,7 +21,7 @@ from warpsim.machine.reporting import present
 from warpsim.machine.selection import from_positions
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.values import Array, as_array, spread
 from warpsim.program.program import Instruction, Operand
 
 FULL = 0xFFFFFFFF
@@ -55,7 +55,7 @@ def wanted(group: Group, members: Members, active: Array) -> Array:
     """Lanes ``[n, 32, m]`` that the ``active`` ones need; none in warps without an active lane."""
     asked = active.any(axis=1, keepdims=True)
     if members is None:
-        return np.broadcast_to(asked, active.shape)
+        return spread(asked, active.shape)
     masks = np.where(active, masks_of(group, members), np.uint32(0))
     return asked & named_by(np.bitwise_or.reduce(masks, axis=1, keepdims=True))
 
@@ -64,7 +64,7 @@ def places(machine: Machine, group: Group) -> tuple[Array, Array]:
     """The flat position of every lane ``[n, 32, m]`` of the group's warps, and whether the CTA has that lane."""
     warps = group.warps
     threads = warps.first_thread[:, None, None] + np.arange(32)[None, :, None]
-    exists = np.broadcast_to(threads < machine.batch.shape.n_threads, warps.active.shape)
+    exists = spread(threads < machine.batch.shape.n_threads, warps.active.shape)
     return np.where(exists, threads, 0) * machine.batch.shape.n_ctas + warps.ctas[:, None, :], exists
 
 
@@ -150,7 +150,7 @@ def _bits(threads: Array) -> Array:
 def _spread(value: Array, group: Group) -> Array:
     """One value per thread of a group."""
     shape = group.selection.shape
-    return np.broadcast_to(value.reshape((1,) * len(shape)) if value.size == 1 else value, shape).reshape(-1)
+    return spread(value.reshape((1,) * len(shape)) if value.size == 1 else value, shape).reshape(-1)
 
 
 def _joint(machine: Machine, parts: list[Group]) -> tuple[Group, Array]:
@@ -183,7 +183,7 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
     if followed and machine.hooks.collective_joined is not None:
         machine.hooks.collective_joined(machine, joint, common)
     results = [
-        np.broadcast_to(as_array(warps.collect(r)), together.shape).reshape(-1)
+        spread(as_array(warps.collect(r)), together.shape).reshape(-1)
         for r in (result if isinstance(result, tuple) else (result,))
     ]
     for group, index in zip(parts, slices, strict=True):
@@ -336,7 +336,7 @@ def _has_all_lanes(machine: Machine) -> bool:
 
 def split_by_guard(machine: Machine, group: Group, active: Array, *, report: bool = False) -> bool:
     """Let lanes that a guard disables continue; the others execute the instruction again, alone. Always True."""
-    here, others = machine.divide(group, np.broadcast_to(active, group.selection.shape))
+    here, others = machine.divide(group, spread(active, group.selection.shape))
     others.at = group.at + 1
     if report and machine.hooks.collective_passed is not None:
         machine.hooks.collective_passed(machine, others)
@@ -438,5 +438,5 @@ def missing_lanes(machine: Machine, group: Group, members: Members, guarded: Arr
 
 def wait(machine: Machine, group: Group, lacking: Array) -> bool:
     """Park the warps that lack lanes; make the others runnable. Always True: the group has been passed on."""
-    mask = as_array(group.warps.collect(np.broadcast_to(lacking[:, None, :], group.warps.active.shape)))
-    return _park(machine, group, np.broadcast_to(mask, group.selection.shape))
+    mask = as_array(group.warps.collect(spread(lacking[:, None, :], group.warps.active.shape)))
+    return _park(machine, group, spread(mask, group.selection.shape))

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from warpsim.machine.state.word_space import in_a_row
-from warpsim.machine.values import FLAT, Affine, Array, Place, Value, as_array, repeated, repeated_along
+from warpsim.machine.values import FLAT, Affine, Array, Place, Value, as_array, repeated, repeated_along, spread
 from warpsim.numerics.arrays import distinct
 
 Axis = tuple[int, int, int]  # start, step, count
@@ -388,7 +388,7 @@ class Warps:
     @cached_property
     def owners(self) -> Array:
         """The CTA of each warpgroup, ``[n, m]``, side by side in memory."""
-        return np.ascontiguousarray(np.broadcast_to(self.columns, (self.n // 4, self.m)))
+        return np.ascontiguousarray(spread(self.columns, (self.n // 4, self.m)))
 
     def spread(self, value: Value) -> Array:
         """A register's value as ``[n, 32, m]``; axes that it does not depend on may be 1."""
@@ -399,7 +399,7 @@ class Warps:
             return repeated(array, 32)
         if not self.dense:
             out = np.zeros(self.n * 32, array.dtype)
-            out[self.slots] = np.broadcast_to(array, self.selection.shape).reshape(-1)
+            out[self.slots] = spread(array, self.selection.shape).reshape(-1)
             return out.reshape(self.n, 32, 1)
         if array.shape == self.selection.shape and not self.padded:
             whole: Array = array.reshape(self.n, 32, self.m)
@@ -409,9 +409,9 @@ class Warps:
         if b1 == b0 == 1:
             m1 = m0 = 1
         if a1 == a0 == 1:
-            full = np.broadcast_to(array, (1, 1, m1, m0)).reshape(1, 1, m1 * m0)
-            return np.broadcast_to(full, (1, 32, m1 * m0))
-        full = np.broadcast_to(array, (n1, n0, m1, m0)).reshape(n1 * n0, m1 * m0)
+            full = spread(array, (1, 1, m1, m0)).reshape(1, 1, m1 * m0)
+            return spread(full, (1, 32, m1 * m0))
+        full = spread(array, (n1, n0, m1, m0)).reshape(n1 * n0, m1 * m0)
         if self.padded:
             out = np.zeros((self.n * 32, m1 * m0), array.dtype)
             out[: self.n_lanes] = full
@@ -423,7 +423,7 @@ class Warps:
         if array.shape[0] == array.shape[2] == 1 and array.strides[1] == 0:
             return array[:, :1, :].reshape((1,) * len(self.selection.shape))
         if not self.dense:
-            return np.broadcast_to(array, (self.n, 32, 1)).reshape(-1).take(self.slots).reshape(self.selection.shape)
+            return spread(array, (self.n, 32, 1)).reshape(-1).take(self.slots).reshape(self.selection.shape)
         if array.shape == (self.n, 32, self.m) and not self.padded:
             return array.reshape(self.selection.shape)
         n1, n0, m1, m0 = self.selection.shape
@@ -552,6 +552,6 @@ def _sliced(rect: Rect, axis: int, run: Axis) -> Rect:
 
 
 def _masked(selection: Selection, mask: Array, *, negate: bool) -> Selection:
-    flags = np.broadcast_to(mask, selection.shape)
+    flags = spread(mask, selection.shape)
     chosen = selection.positions[~flags if negate else flags]
     return from_positions(selection.batch_shape, chosen)

@@ -16,6 +16,7 @@ import numpy as np
 
 from warpsim.numerics.arrays import Array as Array
 from warpsim.numerics.arrays import DType as DType
+from warpsim.numerics.arrays import spread as spread
 
 FLAT = (0, 0, 0, 0)
 SINGLE = (1, 1, 1, 1)
@@ -293,11 +294,6 @@ Place = int | Array
 def as_array(value: Value) -> Array:
     """The array of a value."""
     return value.array() if type(value) is Affine else value
-
-
-def spread(array: Array, shape: tuple[int, ...]) -> Array:
-    """As `np.broadcast_to`, which takes its time where an array has the shape already."""
-    return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
 def reduced(value: Value) -> Value:

@@ -111,6 +111,19 @@ def overridable(function: Function) -> Function:
     return call  # type: ignore[return-value]
 
 
+_VIEW, _READ = ("multi_index", "zerosize_ok"), ["readonly"]
+
+
+def spread(array: Array, shape: tuple[int, ...]) -> Array:
+    """As `numpy.broadcast_to`, in a third of its time, and none where an array has the shape already."""
+    if type(array) is not np.ndarray:
+        return np.broadcast_to(array, shape)
+    if array.shape == shape:
+        return array
+    view: Array = np.nditer(array, _VIEW, _READ, None, "C", "safe", None, shape).itviews[0]  # type: ignore[arg-type]
+    return view
+
+
 def distinct(values: Array) -> Array:
     """The different elements, ascending, as by `numpy.unique`, whose first call in a process imports masked arrays for 10 ms."""
     found = values.flatten()

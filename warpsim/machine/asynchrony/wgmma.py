@@ -13,7 +13,7 @@ from warpsim.machine.plan import Issue
 from warpsim.machine.selection import from_positions, index_of
 from warpsim.machine.state.batch import GROUPS, Pending, Starting, Wgmma
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Array, DType, Value, as_array
+from warpsim.machine.values import Array, DType, Value, as_array, spread
 from warpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -121,17 +121,17 @@ class SharedMatrix:
                 return flat.take(matrix.elements[0].places(1), mode="clip").view(dtype).reshape(1, k, extent)
             index = matrix.elements[0].places(n_columns)
             if len(matrix.elements) > 1:
-                which = np.broadcast_to(matrix.which, self.extent).reshape(-1)
+                which = spread(matrix.which, self.extent).reshape(-1)
                 index = np.stack([e.places(n_columns) for e in matrix.elements])[which]
             if n_columns > 1:
                 index = index + self.owners.reshape(-1)[:, None] * per
             found = flat.take(index, mode="clip").view(dtype)
             count = math.prod(self.extent)
-            return np.broadcast_to(found, (count, k * extent)).reshape(count, k, extent)
+            return spread(found, (count, k * extent)).reshape(count, k, extent)
         if address is None:
             address = matrix.addresses()
-        values = space.gather(address, np.broadcast_to(self.columns, (*address.shape[:-2], *self.columns.shape)), dtype)
-        full = np.broadcast_to(values, (k, extent, *self.extent)).reshape(k, extent, -1)
+        values = space.gather(address, spread(self.columns, (*address.shape[:-2], *self.columns.shape)), dtype)
+        full = spread(values, (k, extent, *self.extent)).reshape(k, extent, -1)
         return np.ascontiguousarray(full.transpose(2, 0, 1))
 
     def addresses(self, bits: Array, k: int, extent: int, itemsize: int, *, transposed: bool) -> Array:
@@ -327,10 +327,10 @@ def hold(machine: Machine, group: Group, issue: Issue, columns: Array, tickets: 
         if held is None:
             held = use.held[slot] = np.zeros(machine.batch.shape.extents, value.dtype)
         if not owed.any():
-            selection.write(held.view(value.dtype), np.broadcast_to(value, selection.shape))
+            selection.write(held.view(value.dtype), spread(value, selection.shape))
         elif not owed.all():
             fresh = np.isin(lanes, columns[~owed])
-            _put(held, selection.positions[fresh], np.broadcast_to(value, selection.shape)[fresh])
+            _put(held, selection.positions[fresh], spread(value, selection.shape)[fresh])
         poison = np.full((1,) * len(selection.shape), POISON, np.uint32)
         group.set(slot, poison.view(value.dtype))
     operands = {slot: group.read(slot) for slot in issue.slots_other}
@@ -424,7 +424,7 @@ def _perform_one(machine: Machine, pending: Pending, ready: Array) -> None:
         if selection is not whole:
             array = as_array(value)
             full = np.zeros(machine.batch.shape.extents, array.dtype)
-            whole.write(full, np.broadcast_to(array, whole.shape))
+            whole.write(full, spread(array, whole.shape))
             value = selection.fetch(full)
         part.env[slot] = value
     for slot in issue.slots_d:
@@ -434,7 +434,7 @@ def _perform_one(machine: Machine, pending: Pending, ready: Array) -> None:
     machine.delivering = outer
     for slot in issue.slots_d:
         value = as_array(part.read(slot))
-        selection.write(held[slot].view(value.dtype), np.broadcast_to(value, selection.shape))
+        selection.write(held[slot].view(value.dtype), spread(value, selection.shape))
 
 
 def _show(state: Wgmma, group: Group, slots: list[int], *, early: bool) -> None:
