@@ -195,7 +195,10 @@ class GlobalUses:
 
     def near(self, low: int, high: int) -> bool:
         """Whether memory ``[low, high)`` may be among what is in flight."""
-        return any(start < high and low < end for start, end in self._ranges)
+        for start, end in self._ranges:  # noqa: SIM110  at every copy: no calls
+            if start < high and low < end:
+                return True
+        return False
 
     def settle(self) -> None:
         """Drop copies that are complete."""
@@ -279,6 +282,9 @@ class GlobalStores(GlobalUses):
 
     def read_by_copies(self, machine: Machine, transfer: Transfer) -> None:
         """Check what new copies read."""
+        work = transfer.work
+        if isinstance(work, BoxLoad) and not self.near(*work.boxes.span()):
+            return
         for source in sources_of(transfer):
             if self._reaches(source.extent):
                 self._compare(machine, transfer, READ, source.extent, source.starters(transfer.positions))

@@ -148,7 +148,8 @@ class SharedUses:
                     self._sheets[kind] = EpochSheets(*self._extent)
                 sheets, oldest = self._sheets[kind], self._oldest[kind]
                 sheets.put(footprint, copy.serial, oldest, partial(self._holders, kind))
-                self._oldest[kind] = min(oldest, copy.serial)
+                if copy.serial < oldest:
+                    self._oldest[kind] = copy.serial
 
     def settle(self) -> None:
         """Drop the copies that have finished reading and writing here."""
@@ -171,7 +172,8 @@ class SharedUses:
         for matrix in self.matrices:
             if matrix.low < high and low < matrix.high:
                 return True
-        for kind, oldest in self._oldest.items():
+        for kind in self._oldest:
+            oldest = self._oldest[kind]
             if oldest != _NEVER and self._sheets[kind].meet(low, high, oldest):
                 return True
         return False
@@ -289,14 +291,21 @@ class AsyncReuse(Watcher):
 
     def _in_flight(self, machine: Machine) -> InFlight:
         found = machine.batch.notes[IN_FLIGHT]
-        found.settle()
+        if found.released or found.completed:
+            found.settle()
         return found
 
     def _stores(self, machine: Machine) -> list[GlobalStores]:
         """The stores in flight: those of batches that have ended, and of others."""
-        launch = machine.launch
-        running = [batch.notes[IN_FLIGHT].stores for batch in launch.batches]
-        return [stores for stores in (launch.notes[UNWAITED], *running) if stores.busy]
+        launch, found = machine.launch, []
+        stores = launch.notes[UNWAITED]
+        if stores.uses and stores.busy:
+            found.append(stores)
+        for batch in launch.batches:
+            stores = batch.notes[IN_FLIGHT].stores
+            if stores.uses and stores.busy:
+                found.append(stores)
+        return found
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check accesses of threads."""
@@ -360,7 +369,7 @@ class AsyncReuse(Watcher):
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Check new copies against those in flight."""
         shared, writes = self._in_flight(machine).shared, ATOMIC if transfer.reduces else WRITE
-        for to, kind in ((transfer.writes, writes), (transfer.reads, READ)) if shared.busy else ():
+        for to, kind in (transfer.writes, writes), (transfer.reads, READ):
             if to is not None and shared.meets(to.low, to.high):
                 access = SharedAccess(
                     transfer.group, kind, to.start, to.nbytes, to.columns, by=to.of_runs(transfer.positions)
@@ -374,7 +383,8 @@ class AsyncReuse(Watcher):
         """Record the bytes of copies."""
         found = self._in_flight(machine)
         found.shared.enter(transfer)
-        found.stores.enter(transfer)
+        if transfer.target is not None:
+            found.stores.enter(transfer)
 
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Note that sources may be free."""

@@ -30,7 +30,7 @@ class EpochSheets:
         """Epoch a copy's bytes. ``holders`` yields the copies, none older than ``oldest``, that still hold the
         granules."""
         start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
-        if not len(start):
+        if not start.size:
             return
         for sheet in self._sheets:
             if not sheet.meet(footprint.low, footprint.high, oldest):
@@ -55,8 +55,9 @@ class EpochSheets:
 
     def meet(self, low: int, high: int, oldest: int) -> bool:
         """Whether any copy with epoch ``oldest`` or newer may hold any of ``[low, high)`` of any column."""
-        for sheet in self._sheets:  # noqa: SIM110  at every access of an mbarrier: no calls
-            if sheet.meet(low, high, oldest):
+        for sheet in self._sheets:  # at every access of an mbarrier: no calls
+            rows = sheet.rows[low // sheet.granule : (high - 1) // sheet.granule + 1]
+            if np.maximum.reduce(rows, initial=0) >= oldest:
                 return True
         return False
 
@@ -81,7 +82,8 @@ class Epochs:
     def put(self, footprint: Footprint, number: int) -> None:
         """Epoch a copy's bytes."""
         start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
-        self._fit(nbytes)
+        if nbytes % self.granule:
+            self._fit(nbytes)
         count = -(-nbytes // self.granule)
         if footprint.at is not None:
             first = footprint.at // self.granule

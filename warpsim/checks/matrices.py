@@ -56,7 +56,7 @@ class TileSwizzles:
 
     def copied(self, instruction: Instruction, written: Footprint, span: int) -> None:
         """Record a copy with a swizzle row of ``span`` bytes (0: none)."""
-        if not len(written.start):
+        if not written.start.size:
             return
         number = 0
         if span:
@@ -221,7 +221,7 @@ class TensorMaps(Watcher):
     ) -> None:
         """Note stores that write elements behind the end of a row, as a GPU does on purpose."""
         work = transfer.work
-        if not isinstance(work, BoxStore) or not work.boxes.beyond:
+        if type(work) is not BoxStore or not work.boxes.beyond:
             return
         beyond = work.boxes.elements(which)[1] & ~work.boxes.inside(which)
         if beyond.any():

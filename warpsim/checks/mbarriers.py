@@ -110,14 +110,15 @@ class MbarrierRules(Watcher):
 
     def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Array | None) -> None:
         """Report reads of the phase of something that is not an object."""
-        _check_valid(machine, group, active, words)
+        if not np.logical_and.reduce(mbarriers.is_valid(words), axis=None):
+            _check_valid(machine, group, active, words)
 
     def mbarrier_reached(
         self, machine: Machine, group: Group, columns: Array, place: Array, active: Array | None
     ) -> None:
         """Report an object used by others than its CTA that no fence made visible."""
         known = machine.batch.notes[INITIALISED]
-        if known.fenced.all():
+        if np.logical_and.reduce(known.fenced):
             return
         hidden = among(columns << 32 | place, known.keys[~known.fenced])
         if hidden.any():

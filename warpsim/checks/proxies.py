@@ -166,7 +166,8 @@ class Proxies:
         shared.bases.append(self.base)
         shared.batches.append(self)
         self.cells = Cells(machine.batch.shared.size, n_ctas)
-        self.pages = {kind: np.zeros((machine.batch.shared.size >> PAGE) + 1, np.bool_) for kind in ("write", "read")}
+        self.touched = np.zeros((2, (machine.batch.shared.size >> PAGE) + 1), np.bool_)
+        self.pages = dict(zip(("write", "read"), self.touched, strict=True))
         """Which parts of shared memory have been accessed in any CTA."""
         self.isolated = machine.launch.cluster == (1, 1, 1)
         self.writers = np.zeros(n, np.bool_)
@@ -261,9 +262,7 @@ class Proxies:
         nbytes = transfer.writes.nbytes
         step = min(nbytes & -nbytes, 16)
         at = transfer.writes.start[which][:, None] + np.arange(0, nbytes, step)
-        where, threads = (
-            spread(x[which][:, None], at.shape) for x in (transfer.writes.columns, transfer.positions)
-        )
+        where, threads = (spread(x[which][:, None], at.shape) for x in (transfer.writes.columns, transfer.positions))
         self._leave(self.cells, at, step, where, threads, transfer.place or present(transfer.group), write=True)
 
     # ---- the async proxy ---------------------------------------------------------------------
@@ -277,7 +276,7 @@ class Proxies:
             if transfer.target is not None:
                 self._globals(machine, group, transfer.target, positions, write=True)
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
-            if footprint is None or not len(footprint.start):
+            if footprint is None or not self._is_near(footprint):
                 continue
             known, low, high = self.cells.kinds, footprint.low, footprint.high
             kinds = [kind for kind in (("write", "read") if write else ("write",)) if self._touched(kind, low, high)]
@@ -295,6 +294,12 @@ class Proxies:
             users = footprint.of_runs(positions)
             where, users = (spread(x[:, None], at.shape) for x in (footprint.columns, users))
             self._meet(machine, Uses(group, self.cells, at, where, step, users, write=write))
+
+    def _is_near(self, footprint: Footprint) -> bool:
+        """Whether threads may have accessed anything there."""
+        low = footprint.low >> PAGE if footprint.low > 0 else 0
+        pages = self.touched[:, low : (footprint.high - 1 >> PAGE) + 1]
+        return bool(footprint.start.size and np.logical_or.reduce(pages, axis=None))
 
     def _blocks(self, footprint: Footprint) -> list[tuple[int, int, Array | slice]]:
         """Runs of a footprint that begin at the same places: first byte, end, and columns; none if there are many."""
@@ -581,7 +586,7 @@ class ProxyFences(Watcher):
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Check starting copies through the async proxy."""
         if transfer.asynchronous:
-            self._proxies(machine).copies(machine, transfer)
+            machine.batch.notes[PROXIES].copies(machine, transfer)
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Note that cp.async has written through the generic proxy."""

@@ -284,8 +284,7 @@ def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:
             whole = elements == np.iinfo(elements.dtype).max
             written = np.where(whole, elements, elements.dtype.type(0)).view(np.uint32)
     else:
-        followed = machine.launch.memory.shadowed()
-        if not followed:
+        if not (followed := machine.launch.memory.shadowed()):
             return
         low, high = work.boxes.span()
         if not [a for a in followed if a.start < high and low < a.end]:

@@ -50,7 +50,7 @@ from warpsim.machine.memory.tensor import read, write
 from warpsim.machine.reporting import ends_launch, party, present, stop
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
-from warpsim.machine.state.transfers import Transfer
+from warpsim.machine.state.transfers import BoxLoad, Transfer
 from warpsim.machine.values import Array, Place
 from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Instruction
@@ -132,8 +132,11 @@ class Uninitialised(WrittenBytes):
 
     def memory_filled(self, machine: Machine, space: str, place: Place, nbytes: int, columns: Array) -> None:
         """Mark bytes that were written by something other than stores."""
+        bits = shadow(machine, space)
+        if type(place) is int and bits.covers(place, place + nbytes):
+            return
         if type(place) is int or np.size(place):
-            shadow(machine, space).mark(place, columns, nbytes, None, rows=False)
+            bits.mark(place, columns, nbytes, None, rows=False)
 
     def shadow_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark what stores write; check what others read."""
@@ -169,8 +172,11 @@ class Uninitialised(WrittenBytes):
         self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
     ) -> None:
         """Propagate undefined bits of copies to their destination, or report them if that is global memory."""
-        landed(machine, group, active, transfer, which)
-        stored(machine, group, transfer, which)
+        loads = isinstance(transfer.work, BoxLoad)
+        if not loads or machine.launch.memory.shadowed():
+            landed(machine, group, active, transfer, which)
+        if not loads:
+            stored(machine, group, transfer, which)
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows."""
@@ -385,7 +391,7 @@ class Uninitialised(WrittenBytes):
 def shadow(machine: Machine, space: str) -> WrittenBits:
     """The written bits of shared or local memory."""
     found = (machine.batch.local if space == "local" else machine.batch.shared).shadow
-    assert isinstance(found, WrittenBits)
+    assert type(found) is WrittenBits
     return found
 
 

@@ -44,6 +44,8 @@ class Form:
     """How many rows of the tensor a box consists of, 0 if it is one box of the tensor."""
     mode: str
     halo: int
+    unit: int
+    """What divides the first coordinate of boxes along the innermost dimension."""
 
 
 @functools.lru_cache(maxsize=32)
@@ -79,7 +81,7 @@ def form_of(given: Fields, *, units: bool, stored: bool, mode: str = "", halo: i
     extent = -(-taken // span) * span
     return Form(
         fields, moved, beyond, element, dtype, nbytes, inner, slot, pitch, extent, count, offsets,
-        None if moved.im2col else tile_of(moved), rows, mode, halo,
+        None if moved.im2col else tile_of(moved), rows, mode, halo, _unit(fields),
     )  # fmt: skip
 
 
@@ -92,6 +94,8 @@ class Boxes:
     coordinates are that of dimension 0 and those of the rows; in those of `tensor_map.WIDE`, ``offsets`` is one along W,
     and ``halo`` pixels follow each part of a box.
     """
+
+    CACHES = frozenset({"_known"})
 
     def __init__(
         self,
@@ -112,6 +116,7 @@ class Boxes:
         if fields.packed:
             self.coordinates[0] = self.coordinates[0] * fields.packed // (8 * fields.itemsize)
         self._end = stored_below
+        self._known: tuple[Array, TileWords, int] | None = None
         whole = units and not self.misplaced
         self._form = form = form_of(fields, units=whole, stored=stored_below is not None, mode=mode, halo=halo)
         self.fields, self.element, self.dtype = form.fields, form.element, form.dtype
@@ -124,6 +129,28 @@ class Boxes:
         spatial = max(fields.rank - 2, 0)
         given = offsets if fields.wide else _offsets(offsets, fields.rank)
         self.offsets = given or [np.zeros(1, np.int64)] * spatial
+
+    @classmethod
+    def inside_tensor(cls, form: Form, coordinates: Array, words: TileWords, start: int) -> Boxes | None:
+        """Boxes of a plain tiled map at ``coordinates`` ``[axes, boxes]`` (int64), whose ``words`` go to ``start`` in shared memory;
+        None unless they lie inside the tensor, where boxes may begin."""
+        tile, fields = form.tile, form.fields
+        assert tile is not None
+        first = coordinates
+        if form.element is not form.dtype:
+            first = coordinates.copy()
+            first[0] = first[0] * form.element.itemsize // form.dtype.itemsize
+        wrong = (first < 0) | (first > tile.last)
+        wrong[0] |= coordinates[0] % form.unit != 0
+        if np.logical_or.reduce(wrong, axis=None):
+            return None
+        made: Boxes = object.__new__(cls)
+        made.coordinates, made.displaced, made.misplaced = coordinates, wrong[0], False
+        made._end, made._form, made._first, made.offsets = None, form, first, _NO_OFFSETS[: max(fields.rank - 2, 0)]
+        made.fields, made.element, made.dtype = fields, form.element, form.dtype
+        made.nbytes, made.extent, made.count = form.nbytes, form.extent, form.count
+        made._known = tile.strides @ first, words, start
+        return made
 
     @property
     def beyond(self) -> bool:
@@ -139,11 +166,6 @@ class Boxes:
     def fill(self) -> int:
         """The bits of an element outside the tensor."""
         return self._form.moved.fill
-
-    @property
-    def parts(self) -> Array:
-        """The byte offsets of the elements of a tiled map's box from the first."""
-        return tile_of(self._form.moved).offsets
 
     def __deepcopy__(self, memo: object) -> Boxes:
         return self  # immutable
@@ -189,7 +211,7 @@ class Boxes:
 
     def span(self) -> tuple[int, int]:
         """The address range of what is moved."""
-        return _span(self._form.moved)
+        return _span(self._form)
 
     def spread(self) -> tuple[Array, Array, int]:
         """The address of each element that is moved, its box, and the element size."""
@@ -206,6 +228,9 @@ class Boxes:
     def words(self, which: Array, start: int) -> tuple[Array, TileWords] | None:
         """Of boxes inside the tensor that fill whole words from ``start`` on in shared memory: the byte offset in the tensor of
         each ``[boxes]``, and the words from there. Else None."""
+        known = self._known
+        if known is not None and known[2] == start and which.size == known[0].size:
+            return known[0], known[1]
         form = self._form
         tile = form.tile
         if form.beyond or form.fields.interleave or form.rows or tile is None:
@@ -241,12 +266,14 @@ class Boxes:
 
 
 @functools.lru_cache(maxsize=32)
-def _span(fields: Fields) -> tuple[int, int]:
+def _span(form: Form) -> tuple[int, int]:
+    fields = form.moved
     end = (fields.dims[0] - 1) * fields.pixel + fields.pixel
     end += sum((n - 1) * stride for n, stride in zip(fields.dims[1:], fields.strides, strict=True))
     return fields.address, fields.address + end
 
 
+_NO_OFFSETS = [np.zeros(1, np.int64)] * 3
 SWIZZLED = 1024
 """Bytes of shared memory after which swizzles repeat themselves."""
 
@@ -269,12 +296,14 @@ def _swizzled(fields: Fields, address: Array) -> Array:
 class TileWords:
     """The words of a box in the order of shared memory: ``places`` ``[runs, 1]`` of runs of ``size`` bytes in the tensor, as
     numbers of such runs, and ``rows`` ``[words]`` there in bytes, both from the first; ``reach`` is the number of bytes of the
-    tensor from the first to the last."""
+    tensor from the first to the last. ``parts`` are the offsets of the elements that are moved, of ``part`` bytes each."""
 
     places: Array
     size: int
     rows: Array
     reach: int
+    parts: Array
+    part: int
 
 
 @functools.lru_cache(maxsize=32)
@@ -294,7 +323,28 @@ def _words_of(form: Form, phase: int) -> TileWords | None:
     runs = found[: len(found) & -4].reshape(-1, 4)
     if len(found) & 3 or (runs[:, 0] & 15).any() or (runs != runs[:, :1] + rows[:4]).any():
         runs, run = found[:, None], 4
-    return TileWords(runs[:, :1] // run, run, rows, reach)
+    return TileWords(runs[:, :1] // run, run, rows, reach, offsets, size)
+
+
+def straight(fields: Fields, start: int) -> tuple[Form, TileWords] | None:
+    """The form of loads of a plain tiled map to ``start`` in shared memory, and their words; None of other maps, or where their
+    elements are no whole words."""
+    if fields.im2col or fields.packed or fields.interleave or fields.padded:
+        return None
+    if fields.rounds and "FLOAT32" not in tensor_map.DATA_TYPES[fields.data_type]:
+        return None
+    form = form_of(fields, units=True, stored=False, mode="tile")
+    words = None if form.tile is None else _words_of(form, start & (SWIZZLED - 1))
+    if words is None or form.tile is None or (form.tile.strides * _step(form) & words.size - 1).any():
+        return None
+    return form, words
+
+
+def _step(form: Form) -> Array:
+    """What coordinates of boxes, in units of what is moved, are multiples of."""
+    steps: Array = np.ones(form.fields.rank, np.int64)
+    steps[0] = max(form.unit * form.element.itemsize // form.dtype.itemsize, 1)
+    return steps
 
 
 @functools.lru_cache(maxsize=32)

@@ -53,7 +53,7 @@ def named_by(masks: Array) -> Array:
 
 def wanted(group: Group, members: Members, active: Array) -> Array:
     """Lanes ``[n, 32, m]`` that the ``active`` ones need; none in warps without an active lane."""
-    asked = active.any(axis=1, keepdims=True)
+    asked: Array = np.logical_or.reduce(active, axis=1, keepdims=True)
     if members is None:
         return spread(asked, active.shape)
     masks = np.where(active, masks_of(group, members), np.uint32(0))

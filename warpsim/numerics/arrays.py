@@ -120,7 +120,7 @@ def spread(array: Array, shape: tuple[int, ...]) -> Array:
         return np.broadcast_to(array, shape)
     if array.shape == shape:
         return array
-    view: Array = np.nditer(array, _VIEW, _READ, None, "C", "safe", None, shape).itviews[0]  # type: ignore[arg-type]
+    view: Array = np.nditer(array, _VIEW, _READ, None, "C", "safe", None, shape).itviews[0]  # type: ignore[call-overload]
     return view
 
 

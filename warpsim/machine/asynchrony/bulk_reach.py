@@ -19,7 +19,7 @@ from warpsim.machine.selection import Selection
 from warpsim.machine.specials import ranks_of
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
-from warpsim.machine.state.transfers import Footprint, Receivers, Which
+from warpsim.machine.state.transfers import ALIGNMENT, Footprint, Receivers, Which
 from warpsim.machine.values import FLAT, Affine, Array, DType, Value, as_array, spread
 from warpsim.numerics.arrays import distinct
 from warpsim.records import frozen
@@ -48,8 +48,6 @@ SEVERAL = 32
 """Boxes among which those that are alike are looked for."""
 KEPT = 32
 """Selections whose lanes are kept, and places that these copy to."""
-ALIGNMENT = 128
-"""Alignment of a box in shared memory, in bytes."""
 OFFSET = (1 << CLUSTER_SHIFT) - 1
 
 
@@ -62,6 +60,16 @@ class Lanes:
     columns: Array
     positions: Array
     receivers: dict[tuple[int, int], Receivers] = attrs.field(init=False, factory=dict)
+    _named: dict[int, Array] = attrs.field(init=False, factory=dict)
+
+    def named(self, address: int) -> Array:
+        """One address for each of them."""
+        found = self._named.get(address)
+        if found is None:
+            if len(self._named) >= KEPT:
+                self._named.clear()
+            found = self._named[address] = np.full(len(self.index), address)
+        return found
 
     def some(self, which: Which | slice) -> Lanes:
         """Some of the lanes."""
@@ -95,9 +103,9 @@ class BulkReach:
 
     def flat(self, value: Value, lanes: Lanes) -> Array:
         """An operand's value in each of the lanes."""
-        array = as_array(value)
+        array = value if type(value) is np.ndarray else as_array(value)
         if array.size == 1:
-            return array.reshape(-1).repeat(len(lanes.index))
+            return array.reshape(-1).repeat(lanes.index.size)
         shape = self.group.selection.shape
         if array.shape == shape:
             return array.reshape(-1)[lanes.index]
@@ -148,7 +156,12 @@ class BulkReach:
 
     def receivers_at(self, lanes: Lanes, target: Address, bar: Address) -> Receivers | None:
         """The receivers of copies to one place of each lane's CTA; None if that is not what they are."""
-        start, signal = self.alike(target), self.alike(bar)
+        one, two = target.base, bar.base
+        if type(one) is Affine and type(two) is Affine and one.strides == FLAT == two.strides:
+            start: int | None = one.base + target.offset
+            signal: int | None = two.base + bar.offset
+        else:
+            start, signal = self.alike(target), self.alike(bar)
         if start is None or signal is None:
             return None
         found = lanes.receivers.get((start, signal))
@@ -313,7 +326,7 @@ class BulkReach:
             if fields is None:
                 return []
             if notify is not None:
-                notify(self.machine, self.group, np.full(len(lanes.index), one), lanes.columns, self.active)
+                notify(self.machine, self.group, lanes.named(one), lanes.columns, self.active)
             return [(fields, slice(None))]
         addresses = self.address(map, lanes)
         places, where = np.unique(addresses, return_inverse=True)
@@ -427,7 +440,7 @@ class BulkReach:
     def load_words(self, boxes: Boxes, to: Receivers, which: Which) -> bool:
         """Load boxes that lie inside the tensor to one place of their columns, word by word; False for others."""
         footprint, space = to.footprint(boxes.extent), self.machine.batch.shared
-        if len(which) < len(to.start):
+        if which.size < to.start.size:
             footprint = Footprint(to.columns[which], to.start[which], boxes.extent)
         first, columns = footprint.at, footprint.run
         found = None if first is None else boxes.words(to.lane[which], first)
@@ -436,25 +449,30 @@ class BulkReach:
         base, words = found
         low = high = base.item(0)
         if base.size > 1:
-            low, high = int(base.min()), int(base.max())
+            low, high = int(np.minimum.reduce(base)), int(np.maximum.reduce(base))
         address, nbytes = boxes.fields.address, high - low + words.reach
         memory = self.machine.launch.memory.find(address + low, address + low + nbytes)
         if memory is None:
             return False
-        if self.machine.hooks.global_tile_accessed is not None:
-            self.note((address + base[:, None] + boxes.parts).reshape(-1), boxes.dtype.itemsize, READ)
+        notify, positions = self.machine.hooks.global_tile_accessed, self.group.selection.positions
+        if notify is not None:
+            places = (address + base[:, None] + words.parts).reshape(-1)
+            lanes = positions.reshape(-1) if self.active is None else self.group.lanes(self.active)
+            notify(self.machine, self.group, lanes, READ, places, words.part)
         raw = memory.data[address + low - memory.start :][:nbytes].view(f"V{words.size}")
         base, who = (base - low) // words.size, None
-        if len(base) > SEVERAL:
+        if base.size > SEVERAL:
             different, numbers = np.unique(base, return_inverse=True)
             if 2 * len(different) <= len(base):
                 base, who = different, numbers
         values = raw.take(words.places + base, mode="clip")
         values = values if who is None else values.take(who, axis=1)
-        parts = boxes.finished(values.view(U32)).reshape(*values.shape, -1).transpose(0, 2, 1)
-        space.own()
-        rows = space.words[first >> 2 : (first >> 2) + len(words.rows)]
-        rows.reshape(len(parts), -1, space.n_columns)[:, :, columns] = parts
+        bits = values.view(U32)
+        parts = (boxes.finished(bits) if boxes.fields.rounds else bits).reshape(*values.shape, -1).transpose(0, 2, 1)
+        if space.shared:
+            space.own()
+        rows = space.words[first >> 2 : (first >> 2) + words.rows.size]
+        rows.reshape(words.places.size, -1, space.n_columns)[:, :, columns] = parts
         notify = self.machine.hooks.memory_filled
         if notify is not None:
             notify(self.machine, "shared", first, footprint.nbytes, footprint.columns)

@@ -34,7 +34,7 @@ from warpsim.machine.state.transfers import (
     Which,
     Work,
 )
-from warpsim.machine.values import Array, Value
+from warpsim.machine.values import FLAT, Affine, Array, Value
 from warpsim.numerics.arrays import distinct
 from warpsim.types import ScalarType
 
@@ -137,6 +137,8 @@ class BulkCopies(BulkReach):
         """Copy a box to shared memory (its ``own``: that of the thread's CTA), and count its bytes at the mbarrier."""
         lanes = self.lanes()
         one = self.receivers_at(lanes, dst, bar) if mask is None else None
+        if one is not None and offsets is None and self._loads_tile(lanes, one, map, mode):
+            return
         columns = [self.flat(c, lanes) for c in coordinates(map)]
         parts = () if offsets is None else offsets if isinstance(offsets, tuple) else (offsets,)
         extra = [self.flat(o, lanes) for o in parts]
@@ -153,6 +155,35 @@ class BulkCopies(BulkReach):
             if not (self.loads(fields) and self.placed(boxes) and self.fits(to, boxes)):
                 continue
             self._start(mine, BoxLoad(boxes, to), to, boxes.nbytes, extent=boxes.extent)
+
+    def _loads_tile(self, lanes: Lanes, to: Receivers, map: Address, mode: str) -> bool:
+        """Start the copies if they are what most are: of boxes inside the tensor of one plain tiled map that cannot change."""
+        at, given = self.alike(map), map.coordinates[0]
+        if at is None or type(given) is not tuple:
+            return False
+        rank, n = len(given), lanes.index.size
+        fields = self.machine.maps.get((at, rank, mode))
+        tile = None if fields is None or mode != "tile" else to.tile(fields)
+        if tile is None or tile.writes.high > self.machine.batch.shared.size:
+            return False
+        places = np.empty((rank, n), np.uint32)
+        for axis, value in enumerate(given):
+            if type(value) is Affine and value.strides == FLAT:
+                places[axis] = value.base & 0xFFFFFFFF
+            else:
+                places[axis] = self.flat(value, lanes)
+        corners = places.view(np.int32).astype(np.int64)
+        boxes = Boxes.inside_tensor(tile.form, corners, tile.words, tile.writes.low)
+        if boxes is None:
+            return False
+        machine, notify = self.machine, self.machine.hooks.map_used
+        if notify is not None:
+            notify(machine, self.group, lanes.named(at), lanes.columns, self.active)
+        phase = mbarriers.phase(use_by_copies(machine, self.group, self.active, tile.signal))
+        work, positions = BoxLoad(boxes, to), lanes.positions
+        transfer = Transfer(self.group, positions, work, tile.writes, signal=tile.signal, phase=phase)
+        transfers.start(machine, self.group, self.active, transfer)
+        return True
 
     def _shapes(
         self, map: Address, lanes: Lanes, mode: str, extra: list[Array]

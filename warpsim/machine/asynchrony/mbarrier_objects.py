@@ -187,7 +187,10 @@ def read_by_operations(machine: Machine, group: Group, active: Array | None, obj
 
 def use_by_copies(machine: Machine, group: Group, active: Array | None, objects: Objects) -> Array:
     """Note that copies of the async proxy will signal these objects; returns their words."""
-    words = read_by_operations(machine, group, active, objects)
-    if machine.hooks.mbarrier_reached is not None:
-        machine.hooks.mbarrier_reached(machine, group, objects.columns, objects.address, active)
+    space, hooks = machine.batch.shared, machine.hooks
+    words = objects.words(space) if objects.at is None else space.doubles(objects.at, objects.run)
+    if hooks.mbarrier_read is not None:
+        hooks.mbarrier_read(machine, group, words, active)
+    if hooks.mbarrier_reached is not None:
+        hooks.mbarrier_reached(machine, group, objects.columns, objects.address, active)
     return words

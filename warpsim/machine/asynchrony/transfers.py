@@ -22,7 +22,6 @@ from warpsim.machine.asynchrony.tensor_reach import TensorReach
 from warpsim.machine.hooks import ATOMIC, WRITE
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address
-from warpsim.machine.reporting import present
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import (
@@ -70,18 +69,18 @@ def fetch(machine: Machine, group: Group, active: Array | None, work: Work, whic
 
 def deliver(machine: Machine, group: Group, active: Array | None, work: Work, which: Which) -> None:
     """Write what was read, for some receivers, whose copies these threads of a group started."""
-    if isinstance(work, (ThreadCopy, RemoteStore)):
-        memory = Memory(machine, group, active)
-        if isinstance(work, ThreadCopy):
-            copy_threads(memory, work.dst, work.src, work.nbytes, work.take)
-        else:
-            store_remote(memory, work.dst, work.type, work.values, work.operation)
-    elif isinstance(work, BoxLoad):
+    if isinstance(work, BoxLoad):
         reach, to = BulkReach(machine, group, active), work.to
         if reach.load_words(work.boxes, to, which):
             return
         values = reach.gather(work.boxes, to.lane[which])
         reach.write(to.columns[which][:, None], work.boxes.shared(to.start[which]), values)
+    elif isinstance(work, (ThreadCopy, RemoteStore)):
+        memory = Memory(machine, group, active)
+        if isinstance(work, ThreadCopy):
+            copy_threads(memory, work.dst, work.src, work.nbytes, work.take)
+        else:
+            store_remote(memory, work.dst, work.type, work.values, work.operation)
     elif isinstance(work, BoxStore):
         reach = BulkReach(machine, group, active)
         for some in _in_turn(which, separately=work.reduction is not None):
@@ -200,20 +199,20 @@ def kept(machine: Machine) -> bool:
 
 def start(machine: Machine, group: Group, active: Array | None, transfer: Transfer) -> None:
     """Start copies: they act now, or when their completion is observed."""
-    state, hooks = machine.batch.transfers, machine.hooks
-    stays = kept(machine)
+    state, hooks, at_wait = machine.batch.transfers, machine.hooks, late(machine)
+    stays = at_wait or hooks.async_issued is not None
     if stays:
-        transfer.place = present(group)
+        transfer.place = group.instruction
     if transfer.kind:
         transfer.join(_group_numbers(machine, transfer.kind)[transfer.positions])
     if transfer.signal is not None and not transfer.phase.size:
         transfer.phase = mbarriers.phase(transfer.signal.words(machine.batch.shared))
     if hooks.async_issued is not None:
         hooks.async_issued(machine, transfer)
-    if late(machine):
+    if at_wait:
         transfer.group = machine.stand_in(group)  # which stays here while the threads go on
     else:
-        _act(machine, group, active, transfer, np.arange(len(transfer.positions)))
+        _act(machine, group, active, transfer, np.arange(transfer.positions.size))
         transfer.work = None  # releases what was copied
     if stays:
         state.open.append(transfer)
@@ -345,9 +344,10 @@ def _words(machine: Machine, columns: Array, address: Array) -> Array:
 
 
 def _act(machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which) -> None:
-    _fetch(machine, group, active, transfer, which)
-    transfer.landed[which] = True
-    outer, machine.delivering = machine.delivering, late(machine) or transfer.kind != CP_ASYNC
+    if isinstance(transfer.work, (BoxStore, RunStore)):
+        _fetch(machine, group, active, transfer, which)
+    transfer.fetched[which] = transfer.landed[which] = True
+    outer, machine.delivering = machine.delivering, transfer.kind != CP_ASYNC or late(machine)
     deliver(machine, group, active, transfer.work, which)
     machine.delivering = outer
     if machine.hooks.async_delivered is not None and transfer.work is not None:
@@ -437,9 +437,16 @@ def land(machine: Machine, schedule: Schedule | None) -> None:
 
 def _count(machine: Machine, signal: Signal, which: Which) -> None:
     """Count at the mbarriers, one receiver after another if they share one."""
-    if signal.at is not None and not signal.arrivals and len(which) == len(signal.keys):
+    if signal.at is not None and not signal.arrivals and which.size == signal.keys.size:
         space = machine.batch.shared
-        space.put_doubles(signal.at, signal.run, update(mbarriers.complete_bytes, signal.words(space), signal.nbytes))
+        old = space.doubles(signal.at, signal.run)
+        word, one = old.item(0), signal.one
+        if one is None or (old.size > 1 and np.logical_or.reduce(old != word)):
+            new = mbarriers.complete_bytes(old, signal.nbytes)
+        else:
+            new = np.empty(old.shape, np.uint64)
+            new[...] = mbarriers.changed(mbarriers.complete_bytes, word, one)
+        space.put_doubles(signal.at, signal.run, new)
         if machine.hooks.memory_filled is not None:
             machine.hooks.memory_filled(machine, "shared", signal.at, 8, signal.columns)
         return
@@ -467,10 +474,10 @@ def update(change: Callable[..., Array], words: Array, *operands: Array) -> Arra
         if n.size > 1:
             return change(words, *operands)
     first = words.item(0)
-    if words.size > 1 and (words != first).any():
+    if words.size > 1 and np.logical_or.reduce(words != first, axis=None):
         return change(words, *operands)
     new = np.empty(words.shape, np.uint64)
-    new.fill(mbarriers.changed(change, first, *[n.item() for n in operands]))
+    new[...] = mbarriers.changed(change, first, *[n.item() for n in operands])
     return new
 
 

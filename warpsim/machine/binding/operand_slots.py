@@ -163,6 +163,8 @@ def source_getter(
         get_address = address_getter(plan, operand.base, operand.offset, within)
         if not operand.coordinates:
             return get_address
+        if (get_tensor := _tensor_getter(plan, operand, get_address)) is not None:
+            return get_tensor
         rest: list[Any] = [source_getter(plan, c) for c in operand.coordinates]
 
         def get(machine: Machine, group: Group) -> Address:
@@ -174,6 +176,28 @@ def source_getter(
         parts = [source_getter(plan, e) for e in operand.elements]
         return lambda machine, group: tuple([g(machine, group) for g in parts])
     return value_getter(plan, operand, linear=linear)
+
+
+def _tensor_getter(plan: FunctionPlan, operand: Operand, get_address: AddressGetter) -> AddressGetter | None:
+    """A closure for an address in a tensor whose coordinates are integers in slots, which it leaves as they are."""
+    elements = operand.coordinates[0].elements or () if len(operand.coordinates) == 1 else ()
+    plain = [e for e in elements if not e.negated and e.type.dtype.kind in "iu" and e.type.bits == 32]
+    slots = [slot for e in plain if (slot := plan.slot(e)) is not None]
+    if not slots or len(slots) < len(elements):
+        return None
+
+    def get(machine: Machine, group: Group) -> Address:
+        start, env, values = get_address(machine, group), group.env, []
+        for slot in slots:
+            value = env[slot]
+            if value is None:
+                value = group.fetch(slot)
+            if value.dtype.kind not in "iu" or value.dtype.itemsize != 4:
+                value = retype(as_array(value), U32)
+            values.append(value)
+        return Address(start.base, start.offset, (tuple(values),))
+
+    return get
 
 
 def destination(operand: Operand) -> Setter:

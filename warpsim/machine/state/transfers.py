@@ -12,7 +12,8 @@ import attrs
 import numpy as np
 
 from warpsim.isa.ports import Choose, TensorCoreWork, TensorRuns
-from warpsim.layout.boxes import Boxes
+from warpsim.layout.boxes import Boxes, Form, TileWords, straight
+from warpsim.layout.tensor_map import Fields
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.word_space import WordSpace, in_a_row
@@ -22,6 +23,8 @@ from warpsim.program.program import Instruction
 from warpsim.records import define, frozen
 from warpsim.types import ScalarType
 
+ALIGNMENT = 128
+"""Alignment of a box in shared memory, in bytes."""
 GRANULE = 16
 """Bytes that copies write at once if possible."""
 
@@ -147,6 +150,17 @@ Which = Array
 
 
 @frozen(eq=False)
+class Tile:
+    """Loads of one plain tiled map to one place of each receiver's CTA."""
+
+    fields: Fields
+    form: Form
+    words: TileWords
+    writes: Footprint
+    signal: Signal
+
+
+@frozen(eq=False)
 class Receivers:
     """The receivers of copies to shared memory: lane, column, start there, and mbarrier of each."""
 
@@ -157,8 +171,9 @@ class Receivers:
     bar: Array
     _footprints: dict[int, Footprint] = attrs.field(init=False, factory=dict)
     _signals: dict[int, Signal] = attrs.field(init=False, factory=dict)
+    _tiles: dict[int, Tile | None] = attrs.field(init=False, factory=dict)
 
-    CACHES: ClassVar[frozenset[str]] = frozenset({"_footprints", "_signals"})
+    CACHES: ClassVar[frozenset[str]] = frozenset({"_footprints", "_signals", "_tiles"})
 
     def __deepcopy__(self, memo: object) -> Receivers:
         return self  # immutable
@@ -174,6 +189,21 @@ class Receivers:
         if nbytes not in self._signals:
             self._signals[nbytes] = Signal(self.bar_columns, self.bar, np.array([nbytes]))
         return self._signals[nbytes]
+
+    def tile(self, fields: Fields) -> Tile | None:
+        """Loads of a map, if they are such."""
+        found = self._tiles.get(id(fields))
+        if found is None or found.fields is not fields:
+            found = self._tiles[id(fields)] = self._tile(fields)
+        return found
+
+    def _tile(self, fields: Fields) -> Tile | None:
+        start = int(self.start[0]) if len(self.start) else -1
+        known = straight(fields, start) if start >= 0 and start % ALIGNMENT == 0 else None
+        if known is None:
+            return None
+        writes = self.footprint(known[0].extent)
+        return None if writes.at is None else Tile(fields, *known, writes, self.signal(known[0].nbytes))
 
 
 # ---- what there is to do ------------------------------------------------------------------------
@@ -304,13 +334,15 @@ class Objects:
 
 
 class Signal(Objects):
-    """The mbarrier of each receiver, and what completion counts there: bytes, or ``arrivals``."""
+    """The mbarrier of each receiver, and what completion counts there: bytes (``one`` number, if it is the same for all), or
+    ``arrivals``."""
 
-    __slots__ = ("arrivals", "nbytes")
+    __slots__ = ("arrivals", "nbytes", "one")
 
     def __init__(self, columns: Array, address: Array, nbytes: Array, arrivals: int = 0) -> None:
         super().__init__(columns, address)
         self.nbytes, self.arrivals = nbytes, arrivals
+        self.one: int | None = nbytes.item() if nbytes.size == 1 else None
 
 
 # ---- transfers ----------------------------------------------------------------------------------
@@ -360,7 +392,7 @@ class Transfer:
     """Whether all receivers are complete; whether all sources may be overwritten."""
 
     def __attrs_post_init__(self) -> None:
-        masks = np.zeros((4, len(self.positions)), np.bool_)
+        masks = np.zeros((4, self.positions.size), np.bool_)
         masks[0] = True
         self.open, self.fetched, self.landed, self.free = masks
 

@@ -143,11 +143,12 @@ class WordSpace:
     def doubles(self, address: int, columns: Array | slice) -> Array:
         """The 64 bits at one byte address of some columns."""
         row = address >> 2
-        return self.words[row : row + 2, columns].T.copy().view(np.uint64).reshape(-1)
+        return self.words[row : row + 2, columns].T.copy().view(np.uint64)[:, 0]
 
     def put_doubles(self, address: int, columns: Array | slice, values: Array) -> None:
         """Store 64 bits at one byte address of different columns."""
-        self.own()
+        if self.shared:
+            self.own()
         row = address >> 2
         self.words[row : row + 2, columns] = values.view(np.uint32).reshape(-1, 2).T
 
