@@ -428,7 +428,12 @@ class Group:
         if self.shadows or not self.frame.shadows:
             return bool(self.shadows)
         block = self.plan.blocks[self.block]
-        return self.shadowed(block.touched if self.at else block.touched & block.consulted)
+        if self.at:
+            return self.shadowed(block.touched)
+        for file in self.frame.shadows.values():
+            if not block.consulted.isdisjoint(file):
+                return self.shadowed(block.touched & block.consulted)
+        return False
 
     def shadowed(self, registers: frozenset[int]) -> bool:
         """Whether any of these registers has a shadow."""
