@@ -251,3 +251,65 @@ def test_a_map_that_is_not_in_global_memory(window):
 
     inside, outside = ["tensor-map"], ["out-of-bounds", "tensor-map"]
     assert list(found.values()) == [outside, inside, inside, outside]
+
+
+LOOP = """.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry boxes(.param .align 64 .b8 map[128], .param .u64 corners, .param .u64 out, .param .u32 laps)
+{
+.reg .b32 r<12>; .reg .b64 d<8>; .reg .pred p, q, over; .shared .align 1024 .b8 tile[1024]; .shared .align 8 .b64 bar;
+mov.u32 r0, %tid.x; mov.u32 r1, %ctaid.x; ld.param.u32 r2, [laps]; setp.eq.u32 p, r0, 0;
+@p mbarrier.init.shared.b64 [bar], 1;
+@p fence.mbarrier_init.release.cluster;
+bar.sync 0;
+mul.lo.u32 r3, r1, r2;
+ld.param.u64 d0, [corners]; mad.wide.u32 d0, r3, 8, d0;
+ld.param.u64 d1, [out]; mad.wide.u32 d1, r3, 1024, d1; mad.wide.u32 d1, r0, 4, d1;
+mov.b64 d2, map; cvta.param.u64 d2, d2; mov.u32 r4, 0; shl.b32 r5, r0, 2; mov.u32 r6, tile; add.u32 r5, r5, r6;
+LAP:
+ld.global.v2.u32 {r7, r8}, [d0];
+@!p bra WAIT;
+mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024;
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [d2, {r7, r8}], [bar];
+WAIT:
+and.b32 r9, r4, 1;
+AGAIN:
+mbarrier.try_wait.parity.shared.b64 q, [bar], r9;
+@!q bra AGAIN;
+ld.shared.u32 r10, [r5]; st.global.u32 [d1], r10;
+bar.sync 0;
+add.u64 d0, d0, 8; add.u64 d1, d1, 1024; add.u32 r4, r4, 1; setp.lt.u32 over, r4, r2;
+@over bra LAP;
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("swizzle", ["NONE", "128B"])
+def test_boxes_inside_and_outside_of_a_tensor_from_one_place(swizzle, alike, late):
+    """Later copies of a map to one place are made by what is known of the first, where they lie inside."""
+    rows, width, ctas, laps = 40, 64, 3, 12
+    tensor = np.arange(1, rows * width + 1, dtype=np.float32).reshape(rows, width)
+    rng, out = np.random.default_rng(5), np.zeros((ctas, laps, 8, 32), np.float32)
+    corners = np.stack([rng.integers(-2, 10, (ctas, laps)) * 4, rng.integers(-4, rows, (ctas, laps))], 2).astype(
+        np.int32
+    )
+    corners[:, ::3] = [[[32, 32]], [[0, 0]], [[16, 31]]]
+    corners = np.repeat(corners[:1], ctas, 0) if alike else corners
+    map = warpsim.TensorMap(
+        tensor, global_dim=(width, rows), global_strides=(4 * width,), box_dim=(32, 8), swizzle=swizzle
+    )
+    effects = "at_wait" if late else "eager"
+    warpsim.load(LOOP)["boxes"]((ctas,), (256,), (map, corners, out, laps), async_effects=effects)
+
+    y, x = (corners[..., axis, None, None] for axis in (1, 0))
+    y, x = y + np.arange(8)[:, None], x + np.arange(32)
+    inside = (y >= 0) & (y < rows) & (x >= 0) & (x < width)
+    wanted = np.where(inside, tensor[y.clip(0, rows - 1), x.clip(0, width - 1)], 0)
+    if swizzle == "128B":  # units of 16 bytes, by the number of the line
+        units = np.arange(8)[:, None] ^ np.arange(8)
+        wanted = np.take_along_axis(wanted.reshape(ctas, laps, 8, 8, 4), units[None, None, :, :, None], axis=3)
+    assert np.array_equal(out.reshape(wanted.shape), wanted)
