@@ -151,7 +151,7 @@ def test_a_copy_has_its_own_bytes_only_of_what_was_written_since():
 .visible .entry k(.param .u64 p) { .reg .b64 a; .reg .b32 v; .shared .b32 s; ld.param.u64 a, [p]; mov.u32 v, 5;
 mov.u32 v, 6; st.global.u32 [a], v; st.shared.u32 [s], v; ret; }"""
     looks, array = Looks(), np.zeros(1 << 20, np.uint32)
-    warpsim.load(text)["k"](1, 1, (array,), watchers=[looks])
+    warpsim.load(text)["k"](1, 1, (array,), watchers=[looks], device=warpsim.Device("sm_90"))
     (batch,) = looks.copied.batches
 
     assert (looks.then, looks.now) == ((True, True), (False, False))
