@@ -448,7 +448,7 @@ def _padding(
     if instruction.traits.access is not Access.LOAD or op.type.kind not in "bu" or op.type.bits > 32:
         return []
     space = op.get("space") or ""
-    if space.split("::")[0] not in ("shared", "local") or not _in_a_row(group, instruction):
+    if not _in_a_row(group, instruction):
         return []
     memory, place = UndefinedMemory(machine, group, active), address.places
     found = []

@@ -52,8 +52,8 @@ class _Pairs:
 
 class Accesses(NamedTuple):
     """Accesses of a step to the memory of ``cells``: ``nbytes`` at each offset ``at`` (in ``columns`` of shared memory, or in
-    an ``allocation``), by the ``first`` to the ``last`` of some threads each. Reads are remembered in the name of
-    ``readers``, if given."""
+    an ``allocation``), by the ``first`` to the ``last`` of some threads each. They are remembered as those of ``others``, if
+    given: of asynchronous operations."""
 
     cells: Cells
     at: Array
@@ -63,7 +63,7 @@ class Accesses(NamedTuple):
     columns: Array | None = None
     allocation: Allocation | None = None
     write: bool = False
-    readers: Array | None = None
+    others: Array | None = None
 
 
 class AccessChecks:
@@ -116,13 +116,13 @@ class AccessChecks:
 
     def _granules(self, accesses: Accesses) -> Iterator[tuple[Accesses, Array]]:
         """The accesses, flat, with the cell of each, granule by granule; nothing if there are none."""
-        cells, nbytes, readers = accesses.cells, accesses.nbytes, accesses.readers
+        cells, nbytes, others = accesses.cells, accesses.nbytes, accesses.others
         at, one = accesses.at.reshape(-1), accesses.first.reshape(-1)
         if not len(one):
             return
         last = one if accesses.last is accesses.first else accesses.last.reshape(-1)
-        readers = None if readers is None else readers.reshape(-1)
-        accesses = accesses._replace(at=at, first=one, last=last, readers=readers)
+        others = None if others is None else others.reshape(-1)
+        accesses = accesses._replace(at=at, first=one, last=last, others=others)
         cells.fit(nbytes)
         index = at // cells.granule
         if cells.width > 1:
@@ -131,7 +131,7 @@ class AccessChecks:
             yield accesses, index + k * cells.width if k else index
 
     def _granule(self, machine: Machine, group: Group, accesses: Accesses, index: Array) -> None:
-        cells, last, readers = accesses.cells, accesses.last, accesses.readers
+        cells, last, others = accesses.cells, accesses.last, accesses.others
         epoch = self.clocks.now << SHIFT | last
         if self.clocks.clustered and cells is self.clocks.shared_cells and cells.width > 1:
             remote = last % cells.width != index % cells.width
@@ -146,9 +146,10 @@ class AccessChecks:
             self._check_forgotten(machine, group, accesses, index)
         if accesses.write:
             self._note_writers(machine, group, accesses, index, epoch)
+            self._note_copies(accesses, index)
             return
-        if readers is not None:
-            self._note_readers(cells, index, readers, readers, self.clocks.now << SHIFT | readers)
+        if others is not None:
+            self._note_readers(cells, index, others, others, self.clocks.now << SHIFT | others)
         elif not self.clocks.role.level or self.clocks.launch.any_contents:
             self._note_readers(cells, index, accesses.first, last, epoch)
         if self.clocks.role.level:
@@ -214,6 +215,12 @@ class AccessChecks:
         if apart.any():
             threads = np.stack([first[apart], last[apart], writes.take(index[apart]) & THREAD])
             self.reports.together(machine, group, accesses.at[apart], threads, accesses.allocation)
+
+    def _note_copies(self, accesses: Accesses, index: Array) -> None:
+        """Keep copies as the last writers in place of the threads that start them."""
+        if accesses.others is not None:
+            kind = "strong" if self.clocks.role.level else "write"
+            accesses.cells.of(kind)[index] = self.clocks.now << SHIFT | accesses.others
 
     def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, epoch: Array) -> None:
         """Keep two readers, of different warps if possible, and set others aside where they may be all that a write does not

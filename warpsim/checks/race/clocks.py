@@ -69,7 +69,12 @@ class LaunchRaces:
         self.copied: dict[int, list[tuple[GlobalTarget, Array, int]]] = {}
         """Copies of memory that nobody has written near since, by allocation: what they read, the threads that started
         the copy of each run, and when."""
-        self.numbers = Numbering()
+        counts = any(i.traits.mbarrier is not None for f in launch.plan.program.functions.values() for i in f.kinds)
+        self.numbers = Numbering(SLOTS if counts else 0)
+        self.slots: dict[int, int] = {}
+        """Of mbarriers at which copies count, by address: so many are kept apart."""
+        self.starters: dict[int, int] = {}
+        """The thread that last started a copy, by the number of the copies."""
         self.orders: list[Order] = []
         self.flags_of_batches: list[Any] = []
         self.pasts: list[Past] = []
@@ -106,6 +111,7 @@ class LaunchRaces:
 
     def place(self, thread: int) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
         """CTA, warp and lane of a thread number."""
+        thread = self.starters.get(thread, thread)
         at = bisect.bisect(self.numbers.bases, thread) - 1
         ctas, n_ctas, _ = self.numbers.batches[at]
         position = thread - self.numbers.bases[at]
@@ -123,6 +129,8 @@ def _some_meet(instruction: Instruction) -> bool:
     return in_part or instruction.traits.mbarrier is not None
 
 
+SLOTS = 16
+"""Number of mbarriers of a CTA whose copies are kept apart."""
 KEPT = 4096
 """Number of flag reads remembered."""
 ASKED = 64
@@ -216,6 +224,16 @@ class BatchClocks:
             self.widen()
         positions = selection.positions
         return positions.reshape(-1) if mask is None else positions[np.broadcast_to(mask, positions.shape)]
+
+    def copies_of(self, positions: Array, address: Array) -> Array:
+        """Places of copies that threads at ``positions`` start, and that count at mbarriers at these addresses."""
+        self.widen()
+        slots, address = self.launch.slots, np.broadcast_to(address, positions.shape)
+        for each in distinct(address).tolist():
+            slots.setdefault(each, len(slots) % SLOTS)
+        places = self.order.copies_of(positions, np.array([slots[each] for each in address.tolist()]), self.now)
+        self.launch.starters.update(zip((places + self.base).tolist(), (positions + self.base).tolist(), strict=True))
+        return places
 
     # ---- barriers, warps, fences -------------------------------------------------------------
 
@@ -318,9 +336,10 @@ class BatchClocks:
         past: Past | None = None,
         *,
         peers: bool = False,
+        copies: Array | None = None,
     ) -> None:
         """Release accesses before ``own`` through sync variables in shared memory (or through their ``phases``), and what
-        the threads, which may be ``peers`` from other CTAs, know, or knew at some ``past`` time."""
+        the threads, which may be ``peers`` from other CTAs, know, or knew at some ``past`` time; and their ``copies``, by place."""
         self.widen()
         order, found = objects(columns, address)
         columns, address, positions, own = columns[order], address[order], positions[order], own[order]
@@ -328,6 +347,10 @@ class BatchClocks:
         keys = self._keys_of(
             columns[starts], address[starts], None if phases is None else phases[order][starts], peers=peers
         )
+        if copies is not None:
+            copies = copies[order]
+            for key, (start, stop) in zip(keys, found, strict=True):
+                self.order.publish_copies(key, copies[start:stop], own[start:stop])
         near = bool(keys) and not (columns != positions % self.n_ctas).any()
         if near and self.order.publish_apart(keys, starts, positions, own, past):
             return

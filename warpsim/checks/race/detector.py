@@ -252,20 +252,19 @@ class Races:
         self._look(machine, at, where)
         readers = (self.clocks.shape.n_threads + (first >> 7)) * n_ctas + where
         first, last = first * n_ctas + where, (first + 127) * n_ctas + where
-        self.checks.flat(
-            machine, group, Accesses(self.clocks.shared_cells, at, 16, first, last, where, readers=readers)
-        )
+        self.checks.flat(machine, group, Accesses(self.clocks.shared_cells, at, 16, first, last, where, others=readers))
 
     # ---- asynchronous copies -----------------------------------------------------------------
 
     def copies(self, machine: Machine, transfer: Transfer) -> None:
         """Check starting asynchronous copies as accesses of the threads that start them."""
         self.checks.copying = transfer.asynchronous
+        copies = self._copies_of(transfer)
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is not None:
-                self._copy(machine, transfer, footprint, write=write, strong=write and transfer.reduces)
+                self._copy(machine, transfer, footprint, copies, write=write, strong=write and transfer.reduces)
         for source in sources_of(transfer):
-            self._read_later(machine, transfer, source)
+            self._read_later(machine, transfer, source, copies)
         if transfer.target is not None:
             self._stored(machine, transfer, transfer.target)
         self.checks.copying = False
@@ -273,10 +272,16 @@ class Races:
         signal = transfer.signal
         if signal is not None:
             word = Footprint(signal.columns, np.broadcast_to(signal.address, signal.columns.shape), 8)
-            self._copy(machine, transfer, word, write=True, strong=True)
-        transfer.began = self.clocks.now, self.clocks.order.past_of(transfer.positions)
+            self._copy(machine, transfer, word, None, write=True, strong=True)
+        transfer.began = self.clocks.now, self.clocks.order.past_of(transfer.positions), copies
 
-    def _read_later(self, machine: Machine, transfer: Transfer, source: Source) -> None:
+    def _copies_of(self, transfer: Transfer) -> Array | None:
+        """The places of copies that count at mbarriers; those of others are of the threads that wait for them."""
+        if transfer.signal is None or not len(transfer.positions):
+            return None
+        return self.clocks.copies_of(transfer.positions, transfer.signal.address)
+
+    def _read_later(self, machine: Machine, transfer: Transfer, source: Source, copies: Array | None) -> None:
         """Check what copies read in global memory against earlier writes, and keep it until somebody writes near there."""
         extent = source.extent
         allocation = machine.launch.memory.find(extent.low, extent.high)
@@ -289,9 +294,12 @@ class Races:
         if cells.written:
             at, runs, size = extent.runs()
             who = starters[runs]
-            accesses = Accesses(cells, at - allocation.start, size, who, who, allocation=allocation)
+            others = None if copies is None else source.starters(copies)[runs] + self.clocks.base
+            accesses = Accesses(cells, at - allocation.start, size, who, who, allocation=allocation, others=others)
             self.checks.flat(machine, transfer.group, accesses)
             return
+        if copies is not None:
+            starters = source.starters(copies) + self.clocks.base
         kept = self.clocks.launch.copied.setdefault(allocation.number, [])
         kept.append((extent, starters, self.clocks.now))
         if len(kept) > KEPT:
@@ -340,10 +348,11 @@ class Races:
         self.clocks.role = outer
 
     def _copy(
-        self, machine: Machine, transfer: Transfer, footprint: Footprint, *, write: bool, strong: bool = False
-    ) -> None:
-        """Check runs of bytes of shared memory that copies access; a reduction, and one that counts at an mbarrier, is
-        atomic."""
+        self, machine: Machine, transfer: Transfer, footprint: Footprint, copies: Array | None, *, write: bool,
+        strong: bool = False,
+    ) -> None:  # fmt: skip
+        """Check runs of bytes of shared memory that ``copies`` (places; None: the threads that start them) access; a
+        reduction, and one that counts at an mbarrier, is atomic."""
         outer, group = self.clocks.role, transfer.group
         if strong:
             self.clocks.role = Role(GPU)
@@ -353,7 +362,9 @@ class Races:
         at = (footprint.start[:, None] + np.arange(0, footprint.nbytes, step)).reshape(-1)
         users = footprint.of_runs(transfer.positions)
         who, where = (np.repeat(x, footprint.nbytes // step) for x in (users, footprint.columns))
-        self.checks.flat(machine, group, Accesses(self.clocks.shared_cells, at, step, who, who, where, write=write))
+        others = None if copies is None else np.repeat(footprint.of_runs(copies), footprint.nbytes // step)
+        accesses = Accesses(self.clocks.shared_cells, at, step, who, who, where, write=write, others=others)
+        self.checks.flat(machine, group, accesses)
         self.reports.settle(machine, group, None, clashing(transfer) if self.reports.doubts else None)
         self.clocks.role = outer
 
@@ -363,9 +374,12 @@ class Races:
         self.settle()
         signal, positions = transfer.signal, transfer.positions[which]
         assert signal is not None
-        time, past = transfer.began or (self.clocks.now, None)
+        time, past, copies = transfer.began or (self.clocks.now, None, None)
         own, phases = np.full(len(positions), time + 1), transfer.phase[which].astype(np.int64)
-        self.clocks.release_to(positions, signal.columns[which], signal.address[which], own, phases, past)
+        copies = None if copies is None else copies[which]
+        self.clocks.release_to(
+            positions, signal.columns[which], signal.address[which], own, phases, past, copies=copies
+        )
 
     def waited(self, transfer: Transfer, which: Array) -> None:
         """Order copies that a thread has waited for before what it does next."""

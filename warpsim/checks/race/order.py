@@ -8,7 +8,7 @@ All other synchronisation (mbarriers, barriers of some warps, flags with fences)
 the time, for each of its threads, before which its accesses are known. Rows are immutable and shared between threads.
 
 While every CTA of the batch does the same, clocks have a single column for all. Behind the rows of
-the threads of a CTA come those of its warpgroups as readers through wgmma (`WgmmaReads`).
+the threads of a CTA come those of its asynchronous operations (`AsyncClocks`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from warpsim.checks.race.vector_clocks import (
     ALL,
     SLOTS,
     Acquired,
+    AsyncClocks,
     ClusterPhases,
     LaneClocks,
     Numbering,
     Past,
     Rows,
-    WgmmaReads,
     by_column,
     join,
-    rows_of,
 )
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
@@ -54,9 +53,9 @@ class Order:
     def __init__(
         self, shape: Shape, base: int, variables: dict[Hashable, Rows], clusters: Array, numbers: Numbering
     ) -> None:
-        self.shape, self.rows, self.base, self.numbers = shape, rows_of(shape), base, numbers
+        self.shape, self.rows, self.base, self.numbers = shape, numbers.rows(shape), base, numbers
         self.acquired = Acquired(shape, self.rows, base, numbers)
-        self.wgmma: WgmmaReads | None = None
+        self.asynchronous: AsyncClocks | None = None
         self.variables = variables
         self.uniform = True
         self.width = 1
@@ -81,7 +80,7 @@ class Order:
             return
         self.uniform, self.width = False, self.shape.n_ctas
         self.cta_time, self.warp_time = (np.repeat(a, self.width, axis=1) for a in (self.cta_time, self.warp_time))
-        for clocks in (self.lane_clocks, self.wgmma):
+        for clocks in (self.lane_clocks, self.asynchronous):
             if clocks is not None:
                 clocks.widen(self.width)
         if self.given is not None:
@@ -100,8 +99,9 @@ class Order:
 
     def _settle(self) -> None:
         self.floor = int(self.cta_time.min())
-        if self.wgmma is not None:
-            self.floor = min(self.floor, int(self.wgmma.met.min()))
+        known = None if self.asynchronous is None else self.asynchronous.floor()
+        if known is not None:
+            self.floor = min(self.floor, known)
         if self.left is not None:
             self.floor = min(self.floor, int(self.left.min()))
 
@@ -113,12 +113,12 @@ class Order:
             self.cta_time[...] = now
         else:
             self.cta_time.reshape(-1)[self._index(positions)] = now
-        if self.wgmma is not None:
+        if self.asynchronous is not None:
             every = np.arange(self.width)
-            self.wgmma.barrier(every if positions is None else distinct(self._index(positions) % self.width))
-        self._settle()
+            self.asynchronous.barrier(every if positions is None else distinct(self._index(positions) % self.width))
         if self.acquired.known is not None or self.acquired.seen is not None:
-            self.acquired.share(np.arange(self.shape.n) if positions is None else positions, self.wgmma)
+            self.acquired.share(np.arange(self.shape.n) if positions is None else positions, self.asynchronous)
+        self._settle()
 
     def leave(self, positions: Array) -> None:
         """Note that these threads have exited: what others do later does not order what they did after they last met others or
@@ -154,12 +154,33 @@ class Order:
             self.lane_clocks = LaneClocks(self.shape.n_threads, self.width)
         self.lane_clocks.meet(index, masks, now)
 
-    def wgmma_reads(self) -> WgmmaReads:
+    def wgmma_reads(self) -> AsyncClocks:
         """The clocks of readers, from the first wgmma on."""
-        if self.wgmma is None:
-            self.wgmma = WgmmaReads(self.shape.n_threads, self.width)
-            self._settle()
-        return self.wgmma
+        clocks = self._begun()
+        clocks.last[: clocks.groups] = NEVER
+        return clocks
+
+    def _begun(self) -> AsyncClocks:
+        if self.asynchronous is None:
+            self.asynchronous = AsyncClocks(self.shape.n_threads, self.width, self.rows)
+        return self.asynchronous
+
+    def copies_of(self, positions: Array, slots: Array, now: int) -> Array:
+        """Places of copies that threads start now and that count at mbarriers in ``slots``: behind the threads, as such of another
+        thread, because what a copy does happens before only what acquires its completion."""
+        clocks, n_ctas = self._begun(), self.shape.n_ctas
+        rows, columns = clocks.groups + slots, positions % n_ctas
+        clocks.last[rows, columns] = now
+        return (self.shape.n_threads + rows) * n_ctas + columns
+
+    def publish_copies(self, key: Hashable, places: Array, times: Array) -> None:
+        """Release copies at these places before ``times`` through a sync variable."""
+        rows, n_ctas = self.variables.setdefault(key, {}), self.shape.n_ctas
+        latest = dict(by_column(times, places % n_ctas))
+        for column, mine in by_column(places, places % n_ctas):
+            row = np.zeros(self.rows, np.int64)
+            np.maximum.at(row, mine // n_ctas, latest[column])
+            join(rows, {self.base + column: row})
 
     def wgmma_wait(self, positions: Array, now: int) -> None:
         """Note that these threads waited for the wgmma of their warpgroups."""
@@ -178,11 +199,12 @@ class Order:
         if self.lane_clocks is not None:
             which, threads, times = self.lane_clocks.known(index)
             clocks.release_others(index[which], threads, np.where(times < before[which], times, 0))
-        if self.wgmma is not None:
-            readers, times = self.wgmma.own(index)
+        if self.asynchronous is not None:
+            readers, times = self.asynchronous.own(index)
             clocks.release_others(index, readers, np.where(times < before, times, 0))
-            for reader, times in enumerate(self.wgmma.met[:, index % self.width], self.shape.n_threads):
-                clocks.release_others(index, np.full_like(index, reader), np.where(times < before, times, 0))
+            for reader, times in enumerate(self.asynchronous.met[:, index % self.width], self.shape.n_threads):
+                if times.any():
+                    clocks.release_others(index, np.full_like(index, reader), np.where(times < before, times, 0))
         if self.acquired.known is not None and self.acquired.known.reshape(-1)[positions].any():
             released = positions[before > 0]
             for key, mine in self._meetings(positions):
@@ -253,7 +275,7 @@ class Order:
     def past_of(self, positions: Array, own: Array | None = None) -> Past | None:
         """What these threads know (before fences at ``own``), if it is the same for all and consists of barriers only."""
         waited = None if self.phases is None else self.phases.waited
-        if self.wgmma is not None:
+        if self.asynchronous is not None:
             return None
         if any(times is not None and self._of(times, positions).any() for times in (self.acquired.known, waited)):
             return None
@@ -286,7 +308,7 @@ class Order:
                 for warp in distinct(threads[barriers[1] > 0] >> 5).tolist():
                     part = row[warp * 32 : warp * 32 + 32]
                     np.maximum(part, barriers[1][threads >> 5 == warp].max(), out=part)
-            row[n_threads:] = 0 if self.wgmma is None or past is not None else self.wgmma.met[:, column]
+            row[n_threads:] = 0 if self.asynchronous is None or past is not None else self.asynchronous.met[:, column]
             np.maximum.at(row, threads, times)
             if past is None:
                 self._add_lanes_and_wgmma(row, mine)
@@ -311,8 +333,8 @@ class Order:
         if self.lane_clocks is not None:
             _, others, met = self.lane_clocks.known(mine)
             np.maximum.at(row, others, met)
-        if self.wgmma is not None:
-            np.maximum.at(row, *self.wgmma.own(mine))
+        if self.asynchronous is not None:
+            np.maximum.at(row, *self.asynchronous.own(mine))
 
     def publish_apart(
         self, keys: list[Hashable], starts: Array, positions: Array, own: Array, past: Past | None = None
@@ -333,14 +355,14 @@ class Order:
         group = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(positions)]))
         cta_times, warp_times = self._barriers_of(positions, past)
         rows = np.repeat(np.maximum.reduceat(cta_times, starts)[:, None], self.rows, axis=1)
-        rows[:, n_threads:] = 0 if self.wgmma is None else self.wgmma.met[:, positions[starts] % n_ctas].T
+        rows[:, n_threads:] = 0 if self.asynchronous is None else self.asynchronous.met[:, positions[starts] % n_ctas].T
         warps = np.zeros((len(starts), -(-n_threads // 32)), np.int64)
         np.maximum.at(warps, (group, threads >> 5), warp_times)
         known = np.repeat(warps, 32, axis=1)[:, :n_threads]
         np.maximum(rows[:, :n_threads], known, out=rows[:, :n_threads])
         np.maximum.at(rows, (group, threads), own)
-        if self.wgmma is not None and past is None:
-            readers, waited = self.wgmma.own(positions)
+        if self.asynchronous is not None and past is None:
+            readers, waited = self.asynchronous.own(positions)
             np.maximum.at(rows, (group, readers), waited)
         has_acquired = (
             past is None and self.acquired.known is not None and self.acquired.known.reshape(-1)[positions].any()
@@ -383,12 +405,12 @@ class Order:
         same_cta = inside & (theirs % n_ctas == positions % n_ctas)
         ordered = theirs == positions
         ordered |= same_cta & (theirs < self.shape.n) & (times < self._of(self.cta_time, positions))
-        same_warp = same_cta & (theirs // n_ctas >> 5 == positions // n_ctas >> 5)
+        same_warp = same_cta & (theirs < self.shape.n) & (theirs // n_ctas >> 5 == positions // n_ctas >> 5)
         ordered |= same_warp & (times < self._of(self.warp_time, positions))
         if self.lane_clocks is not None:
             ordered |= same_warp & self.lane_clocks.ordered(self._index(positions), theirs // n_ctas & 31, times)
-        if self.wgmma is not None:
-            ordered |= same_cta & self.wgmma.ordered(self._index(positions), theirs // n_ctas, times)
+        if self.asynchronous is not None:
+            ordered |= same_cta & self.asynchronous.ordered(self._index(positions), theirs // n_ctas, times)
         if self.phases is not None:
             clusters, here = self.clusters, np.where(inside, theirs, 0)
             near = inside & (clusters[here % n_ctas] == clusters[positions % n_ctas])

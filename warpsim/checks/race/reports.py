@@ -38,12 +38,14 @@ UNFENCED = "; a flag signals that it is done, but no fence follows the read of t
 IN_PART = "; both are strong, but of different sizes, so neither is sure to see the other as a whole"
 IN_WORD = "; a compare-and-swap of the word makes it an atomic of fewer bits, as libcu++ does"
 ATOMS = "; both are atomics, but of different sizes: each is performed as a whole, and orders nothing for the other"
+COPIED = ": who goes on has neither seen the end of the copy nor met a thread that has"
 EXITED = "; it has exited without arriving at the barrier in between"
 ALIKE: Note[Selection | None] = Note("alike")
 """The threads whose present store puts the same in each place, whatever memory holds."""
 SEVERITY = {
     "": "error",
     UNCHANGED: "note",
+    COPIED: "error",
     CHECKED: "note",
     IN_TURN: "warning",
     TESTED: "warning",
@@ -67,7 +69,11 @@ ARRIVE = (
 )
 PLAIN = "load it with ld.global (in CUDA: without __ldg, and no const __restrict__ pointer): caches of read-only memory do not see writes (ld.global.nc)"
 ADVICE = "order the accesses with a barrier, a release and acquire of a flag, or an atomic (memory consistency model)"
-ADVICES = {UNFENCED: FENCE, EXITED: ARRIVE, IN_PART: SIZES, IN_WORD: SIZES, ATOMS: SIZES}
+OBSERVE = (
+    "wait for the phase of the copy's mbarrier, or meet a thread that has: meeting the thread that started it does not order what"
+    " the copy does (memory consistency model, asynchronous operations)"
+)
+ADVICES = {COPIED: OBSERVE, UNFENCED: FENCE, EXITED: ARRIVE, IN_PART: SIZES, IN_WORD: SIZES, ATOMS: SIZES}
 
 
 @frozen(eq=False)
@@ -123,8 +129,9 @@ class Reports:
         done, did = ("written", "wrote") if race.was_write else ("read", "read")
         does = "written" if race.write else "read"
         other = attrs.evolve(finding_at(machine.launch, event), message=f"{done} here", cta=cta, warp=warp, lanes=lanes)
+        copied = race.thread in launch.starters
         message = (
-            f"{_name(race.at, allocation)} is {does} after CTA {cta}, warp {warp}, lane {lanes[0]} {did} it in line"
+            f"{_name(race.at, allocation)} is {does} after {'a copy by ' * copied}CTA {cta}, warp {warp}, lane {lanes[0]} {did} it in line"
             f" {event.span.line}, and nothing orders the two"
         )
         address = race.at if allocation is None else race.at + allocation.start
@@ -137,7 +144,7 @@ class Reports:
             other,
             alike,
             together=False,
-            reason=race.reason,
+            reason=race.reason or COPIED * copied,
             reader=reader,
             reads=race.reads,
             published=self._is_published(machine, race, event),
@@ -221,7 +228,7 @@ class Reports:
         lanes = doubt.lanes(group, self.clocks.n_ctas)
         advice, place, other = ADVICES.get(reason, ADVICE), present(group), doubt.other
         again = machine.launch.notes.get(AGAIN)
-        is_open = not reason or (again is not None and again.flags is not None)
+        is_open = reason in ("", COPIED) or (again is not None and again.flags is not None)
         if is_open and doubt.reader is not None and (doubt.reads is not None or doubt.published):
             left = machine.launch.notes[UNDECIDED]
             key = place.span, doubt.reader.span

@@ -1,5 +1,5 @@
 """Vector clocks: per CTA, the time before which the accesses of each of its threads are known; clocks of lanes, of reads by
-wgmma, and of cluster barriers; and what threads have acquired through sync variables."""
+wgmma and of copies, and of cluster barriers; and what threads have acquired through sync variables."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ Past = tuple[int, int]
 
 @define(eq=False)
 class Numbering:
-    """Thread (and reader) numbers in a launch: the first of each batch, its CTAs, their number, and the total."""
+    """Thread (and reader) numbers in a launch: the first of each batch, its CTAs, their number, and the total. ``slots``: how
+    many mbarriers of a CTA at which copies count are kept apart."""
 
+    slots: int = 0
     bases: list[int] = attrs.field(factory=list)
     batches: list[tuple[Array, int, int]] = attrs.field(factory=list)
 
@@ -32,8 +34,12 @@ class Numbering:
         """The number of a new batch's first thread."""
         base = self.bases[-1] + self.batches[-1][2] if self.bases else 0
         self.bases.append(base)
-        self.batches.append((ctas, shape.n_ctas, rows_of(shape) * shape.n_ctas))
+        self.batches.append((ctas, shape.n_ctas, self.rows(shape) * shape.n_ctas))
         return base
+
+    def rows(self, shape: Shape) -> int:
+        """Number of threads of a CTA, of its warpgroups as readers, and of slots."""
+        return shape.n_threads + warpgroups(shape.n_threads) + self.slots
 
     def owner(self, number: int) -> tuple[int, int]:
         """The width and the first thread of the batch of a thread or CTA."""
@@ -56,9 +62,9 @@ def by_column(values: Array, columns: Array) -> Iterator[tuple[int, Array]]:
         yield int(columns[low]), values[low:high]
 
 
-def rows_of(shape: Shape) -> int:
-    """Number of threads and readers of a CTA."""
-    return shape.n_threads + -(-shape.n_threads // 128)
+def warpgroups(n_threads: int) -> int:
+    """Number of warpgroups, the last of which may be part of one."""
+    return -(-n_threads // THREADS)
 
 
 def join(into: Rows, rows: Rows) -> None:
@@ -128,18 +134,28 @@ class LaneClocks:
 THREADS = 128
 
 
-class WgmmaReads:
-    """The times before which threads know what the readers of their CTA have read: those of their own warpgroup since they
-    last waited, of all since the last barrier of the CTA."""
+class AsyncClocks:
+    """The times before which threads know what asynchronous operations of their CTA have done. Those are rows behind its
+    threads: its warpgroups as readers through wgmma, known to a warpgroup since it last waited and to all since the last barrier
+    of the CTA; and the mbarriers at which copies count, by slot: known to who has acquired a phase, and to all after a barrier."""
 
-    def __init__(self, n_threads: int, width: int) -> None:
-        self.n_threads = n_threads
+    def __init__(self, n_threads: int, width: int, rows: int) -> None:
+        self.n_threads, self.groups = n_threads, warpgroups(n_threads)
         self.waited: Array = np.zeros((n_threads, width), np.int64)
-        self.met: Array = np.zeros((-(-n_threads // THREADS), width), np.int64)
+        self.met: Array = np.zeros((rows - n_threads, width), np.int64)
+        self.last: Array = np.zeros_like(self.met)
+        """The time of the last operation."""
 
     def widen(self, width: int) -> None:
         """Give each CTA its own times."""
-        self.waited, self.met = (np.repeat(times, width, axis=1) for times in (self.waited, self.met))
+        self.waited, self.met, self.last = (
+            np.repeat(each, width, axis=1) for each in (self.waited, self.met, self.last)
+        )
+
+    def floor(self) -> int | None:
+        """The time before which all threads know all operations; None if they know all."""
+        left = self.met[self.last >= self.met]
+        return int(left.min()) if left.size else None
 
     def wait(self, index: Array, now: int) -> None:
         """Note that threads (flat indices) have waited for the wgmma of their warpgroups."""
@@ -148,7 +164,7 @@ class WgmmaReads:
     def barrier(self, columns: Array) -> None:
         """Note that all threads of CTAs have met."""
         latest = np.maximum.reduceat(self.waited[:, columns], np.arange(0, self.n_threads, THREADS), axis=0)
-        self.met[:, columns] = np.maximum(self.met[:, columns], latest)
+        self.met[: self.groups, columns] = np.maximum(self.met[: self.groups, columns], latest)
 
     def acquire(self, column: int, row: Array) -> None:
         """Note what all threads of a CTA have acquired from others: a row of times."""
@@ -300,13 +316,13 @@ class Acquired:
         if len(self.table) > MOST:
             self._collect()
 
-    def share(self, positions: Array, wgmma: WgmmaReads | None) -> None:
+    def share(self, positions: Array, clocks: AsyncClocks | None) -> None:
         """Share what one thread of a CTA knows about other CTAs, or has seen, with all, after a barrier."""
         for each in (self.known, self.seen):
             if each is not None:
-                self._share(each, positions, wgmma if each is self.known else None)
+                self._share(each, positions, clocks if each is self.known else None)
 
-    def _share(self, rows_of_threads: Array, positions: Array, wgmma: WgmmaReads | None) -> None:
+    def _share(self, rows_of_threads: Array, positions: Array, clocks: AsyncClocks | None) -> None:
         n_ctas = self.shape.n_ctas
         for column in distinct(positions % n_ctas).tolist():
             numbers = distinct(rows_of_threads[: self.shape.n_threads, column])
@@ -316,8 +332,8 @@ class Acquired:
             for number in numbers.tolist():
                 join(rows, self.table[number])
             own = rows.pop(self.base + column, None)
-            if own is not None and wgmma is not None:  # all else of the CTA is over
-                wgmma.acquire(column, own)
+            if own is not None and clocks is not None:  # all else of the CTA is over
+                clocks.acquire(column, own)
             rows_of_threads.reshape(-1)[positions[positions % n_ctas == column]] = self._number(rows)
         if len(self.table) > MOST:
             self._collect()

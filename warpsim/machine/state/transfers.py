@@ -377,9 +377,10 @@ class Transfer:
     serial: int = 0
     undefined: tuple[Array, ...] | None = None
     """A shadow of the values that a `RemoteStore` carries."""
-    began: tuple[int, tuple[int, int] | None] | None = None
+    began: tuple[int, tuple[int, int] | None, Array | None] | None = None
     known: Array | None = None
-    """For watchers: when the copies started, and what their threads knew of others then, and of tcgen05."""
+    """For watchers: when the copies started, what their threads knew of others then, and their places as other threads; and
+    what those knew of tcgen05."""
     open: Array = attrs.field(init=False)
     fetched: Array = attrs.field(init=False)
     landed: Array = attrs.field(init=False)
