@@ -20,6 +20,9 @@ import numpy as np
 
 from warpsim.checks.async_global import sources_of
 from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells, Log, cells_of
+from warpsim.checks.race import RULE as RACE
+from warpsim.checks.race.clocks import BatchClocks
+from warpsim.checks.race.detector import races_of
 from warpsim.errors import Finding
 from warpsim.isa.traits import Family, Mbarrier
 from warpsim.machine.machine import Machine
@@ -86,8 +89,11 @@ class Uses:
         return "shared" if self.allocation is None else "global"
 
 
-def report_access(machine: Machine, uses: Uses, earlier: Earlier, at: int, starters: Array | None) -> None:
-    """Report that the threads at ``starters`` (None: all) access what was read or written earlier."""
+def report_access(
+    machine: Machine, uses: Uses, earlier: Earlier, at: int, starters: Array | None, *, apart: bool
+) -> None:
+    """Report that the threads at ``starters`` (None: all) access what was read or written earlier. ``apart``: there are fences, which
+    nothing orders before the access."""
     group, allocation, kind, write = uses.group, uses.allocation, earlier.kind, uses.write
     event = earlier.instruction
     by_copy = event.traits.is_async(Family.CP_ASYNC)
@@ -106,6 +112,7 @@ def report_access(machine: Machine, uses: Uses, earlier: Earlier, at: int, start
     message = (
         f"{name} is {'written' if write else 'read'} through the async proxy; warp {earlier.warp}, lane {earlier.lane}"
         f" has {was} it {how} in line {event.span.line}, with no proxy fence in between"
+        f"{', only one that nothing orders before this access' * apart}"
     )
     lanes, other = (
         None if starters is None else np.isin(group.selection.positions, starters),
@@ -115,10 +122,42 @@ def report_access(machine: Machine, uses: Uses, earlier: Earlier, at: int, start
 
 
 SPACES = ("shared", "global")
+FENCES = 8
+"""So many fences of a thread are remembered."""
 PAGE = 10
 """Parts of shared memory in which accesses are looked for have so many bits of an address."""
 FEW = 8
 """So many different places are compared one by one."""
+
+
+class Fenced:
+    """The latest proxy fences of each thread: when they were executed (``times``), when the thread had last passed a barrier of
+    its CTA then (``met``), and the times of the race rule (``steps``), whose clocks say what they happen before."""
+
+    def __init__(self, n: int) -> None:
+        self.times, self.met, self.steps = np.zeros((3, n, FENCES), np.int64)
+        self.number: Array = np.zeros(n, np.int64)
+
+    def add(self, positions: Array, time: int, met: Array, step: int) -> None:
+        """Note fences that threads execute now."""
+        slot = self.number[positions] % FENCES
+        self.number[positions] += 1
+        self.times[positions, slot], self.met[positions, slot], self.steps[positions, slot] = time, met, step
+
+    def apart(self, clocks: BatchClocks, users: Array, writer: int, time: int) -> bool:
+        """Whether no fence that covers the write (of a thread of the batch) happens before what any of the ``users``, threads of one
+        CTA, does now: one of the writer, or of the CTA after a barrier. False where too much has been forgotten."""
+        n_ctas = clocks.n_ctas
+        theirs = np.arange(len(self.number) // n_ctas) * n_ctas + users[0] % n_ctas
+        who, which = np.nonzero(self.met[theirs] > time)
+        own = np.flatnonzero(self.times[writer] > time)
+        if len(own) == FENCES:
+            return False
+        threads = np.concatenate([np.full(len(own), writer), theirs[who]])
+        steps = np.concatenate([self.steps[writer, own], self.steps[theirs[who], which]])
+        return all(
+            clocks.order.unordered(threads + clocks.base, steps, np.full(len(threads), user)).all() for user in users
+        )
 
 
 class LaunchProxies:
@@ -177,6 +216,10 @@ class Proxies:
         self.sync_time = np.zeros(n, np.int64)
         self.floor = {space: np.zeros(n_ctas, np.int64) for space in SPACES}
         self.cta_time = np.zeros(n, np.int64)
+        self.fenced: dict[str, Fenced] = {}
+        self.clocks: BatchClocks | None = None
+        """Those of the race rule, if it is checked, which order fences exactly."""
+        self._fence_step = 0
         self.maps_released = np.zeros(n, np.int64)
         """When each thread last released its changes of tensor maps."""
         self.maps_acquired: dict[int, Array] = {}
@@ -285,7 +328,11 @@ class Proxies:
             step = min(footprint.nbytes & -footprint.nbytes, 16)
             self.cells.fit(step)
             blocks = self._blocks(footprint)
-            if blocks and all(self._covered(self.cells.kinds[kind], *block) for kind in kinds for block in blocks):
+            if (
+                self._all_passed
+                and blocks
+                and all(self._covered(self.cells.kinds[kind], *block) for kind in kinds for block in blocks)
+            ):
                 for low, high, columns in blocks if write else ():
                     for kind in kinds:
                         self._part(self.cells.of(kind), low, high).reshape(-1, self.n_ctas)[:, columns] = 0
@@ -328,13 +375,18 @@ class Proxies:
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int]) -> None:
         """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]`` within
         ``limits``."""
-        if self._is_settled(*limits):
+        if self._all_passed and self._is_settled(*limits):
             return
         n_ctas, first = self.n_ctas, group.warps.first_thread[::4].reshape(-1, 1)
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
         shape = np.broadcast(rows, columns, first).shape
         at, where, users = (spread(x, shape) for x in (rows, columns, first * n_ctas + columns))
         self._meet(machine, Uses(group, self.cells, at, where, 16, users, lanes=128))
+
+    @property
+    def _all_passed(self) -> bool:
+        """Whether nothing need be asked of the order of fences: it is not known, or a barrier has followed the last."""
+        return self.clocks is None or self._fence_step < self.clocks.order.floor
 
     def _is_settled(self, low: int, high: int) -> bool:
         """Whether all generic writes to ``[low, high)`` of shared memory are fenced for everyone: by each writing
@@ -414,12 +466,32 @@ class Proxies:
         bad &= ~(near & (self.floor[space][column] > times))
         if bad.any():
             bad[bad] = ~self._fenced_by_user(users[bad], threads[bad] - self.base, times[bad], space, uses.lanes)
+        apart = not bad.any()
+        if apart and kind == "write":  # what reads race with, race reports
+            bad = self._fenced_apart(users, threads - self.base, times, near, uses)
         if not bad.any():
             return
         which = int(np.flatnonzero(bad)[0])
         earlier = self.shared_state.access(kind, int(times[which]), int(threads[which]))
         at = int(uses.at.reshape(-1)[run[which]]) + uses.cells.granule * int(part[which])
-        report_access(machine, uses, earlier, at, users[bad] if uses.lanes == 1 else None)
+        report_access(machine, uses, earlier, at, users[bad] if uses.lanes == 1 else None, apart=apart)
+
+    def _fenced_apart(self, users: Array, writers: Array, times: Array, near: Array, uses: Uses) -> Array:
+        """Which accesses to what ``near`` threads of the CTA wrote are fenced only by threads whose fence nothing orders before them."""
+        bad = np.zeros(len(users), np.bool_)
+        if self._all_passed or uses.space not in self.fenced:
+            return bad
+        some = np.flatnonzero(near)
+        some = some[~self._fenced_by_user(users[some], writers[some], times[some], uses.space, uses.lanes)]
+        asked, which = np.unique(np.stack([users, writers, times])[:, some], axis=1, return_inverse=True)
+        fenced, clocks = self.fenced[uses.space], self.clocks
+        assert clocks is not None
+        found = [
+            fenced.apart(clocks, np.array([user, user + (uses.lanes - 1) * self.n_ctas]), writer, time)
+            for user, writer, time in asked.T.tolist()
+        ]
+        bad[some] = np.array(found, np.bool_)[which.reshape(-1)]
+        return bad
 
     def _fenced_by_user(self, users: Array, writers: Array, times: Array, space: str, lanes: int) -> Array:
         """Whether an accessing thread has synchronised after the write, or shares the writer's warp, and has fenced
@@ -451,6 +523,10 @@ class Proxies:
             self.fence_time[space][positions] = now
             self.fence_sync[space][positions] = self.sync_time[positions]
             np.maximum.at(self.floor[space], positions % self.n_ctas, self.cta_time[positions])
+            if self.clocks is not None:
+                self._fence_step = self.clocks.now
+                fenced = self.fenced.setdefault(space, Fenced(self.n))
+                fenced.add(positions, now, self.cta_time[positions], self.clocks.now)
         self._settled = None
 
     def barrier(self, group: Group | None) -> None:
@@ -533,7 +609,9 @@ class ProxyFences(Watcher):
         shared = machine.launch.notes.get(OF_LAUNCH)
         if shared is None:
             shared = machine.launch.notes[OF_LAUNCH] = LaunchProxies()
-        machine.batch.notes[PROXIES] = Proxies(shared, machine)
+        machine.batch.notes[PROXIES] = proxies = Proxies(shared, machine)
+        if RACE in machine.launch.settings.checks:
+            proxies.clocks = races_of(machine).clocks
 
     def _proxies(self, machine: Machine) -> Proxies:
         return machine.batch.notes[PROXIES]

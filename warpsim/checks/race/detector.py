@@ -277,7 +277,7 @@ class Races:
 
     def _copies_of(self, transfer: Transfer) -> Array | None:
         """The places of copies that count at mbarriers; those of others are of the threads that wait for them."""
-        if transfer.signal is None or not len(transfer.positions):
+        if transfer.signal is None or not self.clocks.launch.numbers.slots or not len(transfer.positions):
             return None
         return self.clocks.copies_of(transfer.positions, transfer.signal.address)
 
