@@ -21,7 +21,8 @@ def guesses(function: Function) -> set[Span]:
 
 def kept_bits(function: Function) -> Iterator[tuple[Span, Operand]]:
     """The mask of what an `atom.cas` that stores ``(comparand & mask) | new`` may keep, by its place and those of the loads that guess
-    the comparand: so libcu++ makes atomics of 8 and 16 bits. Loads that precede the mask keep everything: it is up to the swap."""
+    the comparand: so libcu++ makes atomics of 8 and 16 bits. Loads that precede the mask keep everything, for it is up to the swap, unless an access uses what
+    they bring otherwise."""
     swaps = [i for i in function.code if _is_swap(i)]
     makers = _makers(function) if swaps else {}
     for swap in swaps:
@@ -39,7 +40,22 @@ def kept_bits(function: Function) -> Iterator[tuple[Span, Operand]]:
                     instruction.traits.access is Access.LOAD and guessed.issuperset(instruction.writes)
                     and sum([p.type.bytes for o in instruction.outputs for p in o.parts]) == mask.type.bytes
                 ):  # fmt: skip
-                    yield instruction.span, Operand.number(mask.type, -1) if unknown else mask
+                    if not unknown:
+                        yield instruction.span, mask
+                    elif not _accesses_use(function, set(instruction.writes)):
+                        yield instruction.span, Operand.number(mask.type, -1)
+
+
+def _accesses_use(function: Function, values: set[int]) -> bool:
+    """Whether an access takes these registers or copies of them: other than a swap its comparand."""
+    for instruction in function.code:  # in the order of the text, as compilers write copies
+        if instruction.traits.copies and values.intersection(instruction.reads):
+            values.update(instruction.writes)
+    return any(
+        values.intersection(i.reads) and not (_is_swap(i) and values.issuperset(i.operands[-2].registers))
+        for i in function.code
+        if i.traits.access is not None
+    )
 
 
 def _sources(makers: dict[int, Instruction], operand: Operand, op: str) -> tuple[Operand, ...]:
