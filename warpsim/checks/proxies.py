@@ -144,6 +144,14 @@ class Fenced:
         self.number[positions] += 1
         self.times[positions, slot], self.met[positions, slot], self.steps[positions, slot] = time, met, step
 
+    def by_writers(self, clocks: BatchClocks, users: tuple[Array, ...], writers: Array, times: Array) -> Array:
+        """Which writes their threads have fenced before what one of the ``users`` of each does now, or have fenced too often since."""
+        later = self.times[writers] > times[:, None]
+        first = np.where(later, self.steps[writers], np.iinfo(np.int64).max).min(axis=1)
+        apart = [clocks.order.unordered(writers + clocks.base, first, user) for user in users]
+        found: Array = later.all(axis=1) | ~np.logical_and.reduce(apart)
+        return found
+
     def apart(self, clocks: BatchClocks, users: Array, writer: int, time: int) -> bool:
         """Whether no fence that covers the write (of a thread of the batch) happens before what any of the ``users``, threads of one
         CTA, does now: one of the writer, or of the CTA after a barrier. False where too much has been forgotten."""
@@ -482,15 +490,18 @@ class Proxies:
         if self._all_passed or uses.space not in self.fenced:
             return bad
         some = np.flatnonzero(near)
-        some = some[~self._fenced_by_user(users[some], writers[some], times[some], uses.space, uses.lanes)]
-        asked, which = np.unique(np.stack([users, writers, times])[:, some], axis=1, return_inverse=True)
+        ends = users[some], users[some] + (uses.lanes - 1) * self.n_ctas
         fenced, clocks = self.fenced[uses.space], self.clocks
         assert clocks is not None
-        found = [
-            fenced.apart(clocks, np.array([user, user + (uses.lanes - 1) * self.n_ctas]), writer, time)
-            for user, writer, time in asked.T.tolist()
-        ]
-        bad[some] = np.array(found, np.bool_)[which.reshape(-1)]
+        some = some[~fenced.by_writers(clocks, ends, writers[some], times[some])]
+        some = some[~self._fenced_by_user(users[some], writers[some], times[some], uses.space, uses.lanes)]
+        if len(some):
+            asked, which = np.unique(np.stack([users, writers, times])[:, some], axis=1, return_inverse=True)
+            found = [
+                fenced.apart(clocks, np.array([user, user + (uses.lanes - 1) * self.n_ctas]), writer, time)
+                for user, writer, time in asked.T.tolist()
+            ]
+            bad[some] = np.array(found, np.bool_)[which.reshape(-1)]
         return bad
 
     def _fenced_by_user(self, users: Array, writers: Array, times: Array, space: str, lanes: int) -> Array:
