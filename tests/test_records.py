@@ -26,9 +26,6 @@ def declared(decorate):
         x: int
         hidden: str = attrs.field(default="h", eq=False, repr=False)
         parts: list[int] = attrs.field(factory=list)
-        _own: int = 5
-        made: dict[int, int] = attrs.field(init=False, factory=dict)
-        set: int = attrs.field(init=False, default=6)
 
         def __attrs_post_init__(self):
             self.parts.append(self.x)
@@ -52,7 +49,6 @@ def declared(decorate):
 def facts(cls):
     """What can be asked of a class and its objects."""
     one, same, other = cls(1), cls(1, "other"), cls(2)
-    yield [repr(cls(1, own=7)), one.made is same.made, cls.__init__.__annotations__]
     copied = copy.copy(one)
     changed = attrs.evolve(one, x=7, parts=[])
     yield [repr(one), str(one), repr(changed), one.double, one.parts, copied.parts is one.parts, cls.kinds, cls.__doc__]
@@ -103,18 +99,6 @@ def test_pickled():
         back.x = 2
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         del back.x
-
-
-@pytest.mark.parametrize("kind", ["frozen", "define"])
-def test_unset(kind):
-    """A field that the initialiser does not take, and that has no default, is not there."""
-
-    @getattr(records, kind)
-    class Unset:
-        x: int
-        later: int = attrs.field(init=False)
-
-    assert (Unset(1).x, hasattr(Unset(1), "later"), str(inspect.signature(Unset))) == (1, False, "(x: 'int') -> None")
 
 
 def test_made_when_used():
