@@ -128,14 +128,10 @@ class _Order:
             group_states = group_states.waited(ends, instruction.operands[0].constant or 0)
         elif ends:
             group_states = group_states.ended(ends)
-        elif traits.ending is Ending.CALL and self._is_ours(instruction):
+        elif traits.ending is Ending.CALL and (instruction.callee or "") in ("", *self.facts.program.functions):
             group_states = NOTHING
         made = self.made.get(at)
         return group_states.issued(made) if made else group_states
-
-    def _is_ours(self, instruction: Instruction) -> bool:
-        """Whether a call may reach a function of the module."""
-        return not instruction.callee or instruction.callee in self.facts.program.functions
 
     # ---- overlapping accesses ----------------------------------------------------------------------------
 

@@ -27,7 +27,6 @@ from warpsim.host.kernel import Kernel, LaunchResult, Module, load_file, load_te
 from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Dim
 from warpsim.host.targets import runs_on
-from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
             kernel,
             dims(options.grid),
             dims(options.block),
-            tuple([given.made(placed or _itself) for given in arguments]),
+            tuple([given.made(placed or (lambda array: array)) for given in arguments]),
             shared_mem=options.shared,
             cluster=dims(options.cluster) if options.cluster else None,
             device=device,
@@ -196,10 +195,6 @@ def _launch(
     from warpsim.host.recording import record
 
     return record(kernel, grid, block, args, folder, **options)
-
-
-def _itself(array: Array) -> Array:
-    return array
 
 
 def _save(targets: list[tuple[Argument, Target]], placed: Placed | None) -> list[str]:

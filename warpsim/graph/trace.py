@@ -6,7 +6,7 @@ as true and ``all()`` as false, and one pass through the body is enough. Constan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -219,19 +219,14 @@ def _where(condition: ArrayLike, yes: ArrayLike, no: ArrayLike) -> Lane:
     return Lane(where(cast(node_of(condition), np.dtype(np.bool_)), *nodes), shape_of((condition, yes, no)))
 
 
-def _clip(x: Lane, low: ArrayLike, high: ArrayLike, **_: object) -> Array:
-    return np.minimum(np.maximum(x, low), high)
-
-
-def _broadcast_to(x: Lane, shape: Iterable[int], **_: object) -> Lane:
-    return Lane(x.node, (1, LANES, 1)) if tuple(shape) == (1, LANES, 1) else x
-
-
 def _copyto(target: Lane, value: ArrayLike, *, where: Lane | bool = True, **_: object) -> None:
     if where is not True:
         target[where] = value
     else:
         target.put(cast(node_of(value, target.dtype), target.dtype))
+
+
+WARP = 1, LANES, 1
 
 
 def take_lanes(x: ArrayLike, index: ArrayLike, axis: Axis = None) -> Lane:
@@ -251,14 +246,6 @@ def _rounded(op: str, mode: str, *operands: ArrayLike) -> Lane:
     dtype = next(x for x in operands if isinstance(x, Lane)).dtype
     nodes = tuple([cast(node_of(x, dtype), dtype) for x in operands])
     return Lane(Node(op, nodes, dtype, mode), shape_of(operands))
-
-
-def _fma32(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Array:
-    return canonical(_rounded("fma", "rn", a, b, c))  # type: ignore[arg-type]
-
-
-def _fma64(a: ArrayLike, b: ArrayLike, c: ArrayLike, mode: str = "rn") -> Array:
-    return nan64(_rounded("fma", mode, a, b, c), b, c, a)  # type: ignore[arg-type]
 
 
 def _like(value: int) -> Callable[..., Lane]:
@@ -282,10 +269,10 @@ def trace(function: Callable[..., Any], *arguments: object, **ports: object) -> 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "where": _where,
-    "clip": _clip,
+    "clip": lambda x, low, high, **_: np.minimum(np.maximum(x, low), high),
     "any": lambda x, axis=None, **_: x.any(axis),
     "all": lambda x, axis=None, **_: x.all(axis),
-    "broadcast_to": _broadcast_to,
+    "broadcast_to": lambda x, shape, **_: Lane(x.node, WARP) if tuple(shape) == WARP else x,
     "broadcast_arrays": lambda *xs, **_: list(xs),
     "copyto": _copyto,
     "zeros_like": _like(0),
@@ -296,7 +283,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "shape": lambda x: x.shape,
     "iscomplexobj": lambda x: False,
     "lookup": _lookup,
-    "_fma_of_many": _fma32,
-    "fma64": _fma64,
+    "_fma_of_many": lambda a, b, c: canonical(_rounded("fma", "rn", a, b, c)),  # type: ignore[arg-type]
+    "fma64": lambda a, b, c, mode="rn": nan64(_rounded("fma", mode, a, b, c), b, c, a),
     "directed_quotient": lambda a, b, mode: _rounded("divide", mode, a, b),
 }

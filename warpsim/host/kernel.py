@@ -354,7 +354,7 @@ class Kernel:
             try:
                 given = self._given(grid, block, args, mapped, device, options)
                 straight = straight_for(given.plan, given.settings) if may_go_straight else None
-                state = given.begin(device) if straight is None else straight.launch
+                state = given.begin(device) if straight is None else straight.machine.launch
                 try:
                     if straight is None or not straight.run(given.params):
                         state = state if straight is None else given.begin(device)

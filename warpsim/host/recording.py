@@ -252,7 +252,7 @@ class Description:
             maps, block = isinstance(value, TensorMap), kernel.function.params[index].array
             value = value if maps or block or isinstance(value, Opaque) else readable(value)
             if isinstance(value, Opaque):
-                arrays += _levels(value, name)
+                arrays += [(f"{name}_elements", array, None) for array in value.host_arrays]
             held = value.array if maps else value
             if isinstance(held, np.ndarray) and held.ndim and (maps or not block):
                 arrays.append((name, held, recipe))
@@ -546,11 +546,6 @@ def _signed(dtype: str, values: Array) -> Array:
     logical = LOGICAL[dtype]
     found = values.view(logical) if values.dtype.itemsize == logical.itemsize else values
     return found.astype(np.float64) if found.dtype.kind in "fV" else np.zeros(0)
-
-
-def _levels(one: Opaque, name: str) -> list[tuple[str, Array, Recipe | None]]:
-    """The arrays of a texture that a launch maps, named after it."""
-    return [(f"{name}_elements", array, None) for array in one.host_arrays]
 
 
 def _plain_name(kernel: str, param: str, index: int) -> str:

@@ -39,19 +39,12 @@ def _rsqrt(a: Array, out: Array | None = None, dtype: DType | None = None) -> Ar
     return np.reciprocal(np.sqrt(a, out=out, dtype=dtype), out=out)
 
 
-def _copysign(a: Array, b: Array, out: Array | None = None, dtype: DType | None = None) -> Array:
-    return np.copysign(b, a, out=out, dtype=dtype)
-
-
-def _exchanged(a: Array, b: Array, out: Array | None = None, dtype: DType | None = None) -> Array:
-    return np.subtract(b, a, out=out, dtype=dtype)
-
-
 EXACT: dict[str, Callable[..., Array]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "fma": _fma, "mad": _fma,
     "div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt, "rsqrt": _rsqrt, "ex2": np.exp2, "lg2": np.log2,
     "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "neg": np.negative, "abs": np.abs, "min": np.fmin, "max": np.fmax,
-    "copysign": _copysign, "pos": np.positive, "exchanged": _exchanged,
+    "copysign": lambda a, b, **how: np.copysign(b, a, **how), "pos": np.positive,
+    "exchanged": lambda a, b, **how: np.subtract(b, a, **how),
 }  # fmt: skip
 """The real functions that instructions round. With ``dtype``, computed in that type, with ``out`` into that array."""
 DIFFERENCE = "sub"

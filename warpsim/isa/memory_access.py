@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort, Registers, ReportPort, constant_of, first_of
-from warpsim.isa.spec import Gate, Op, instruction, oversized, vector_size
+from warpsim.isa.spec import Op, instruction, oversized, vector_size
 from warpsim.isa.traits import Access, Traits
 from warpsim.numerics import convert
 from warpsim.types import TYPES
@@ -85,10 +85,6 @@ def space_of(op: Op) -> str:
     return op.get("space") or ("global" if op.get("global") else "")
 
 
-def _is_strong(op: Op) -> bool:
-    return not {"volatile", "relaxed", "acquire", "mmio"}.isdisjoint(op.modifiers)
-
-
 def _illegal(op: Op) -> str | None:
     """Why the assembler rejects this combination of modifiers, for accesses of up to 128 bits."""
     if op.get("evict2") is not None:
@@ -123,10 +119,6 @@ def _conflict(op: Op) -> str | None:
     return None
 
 
-def _local_volatile(op: Op) -> Gate | None:
-    return (None, (9, 1)) if op.get("volatile") and space_of(op) == "local" else None
-
-
 def _ldu_illegal(op: Op) -> str | None:
     if op.vec == "v8":
         return "a vector has at most 4 elements"
@@ -134,7 +126,8 @@ def _ldu_illegal(op: Op) -> str | None:
 
 
 def _loads(op: Op) -> Traits:
-    return Traits(access=Access.LOAD, polls=_is_strong(op))
+    strong = not {"volatile", "relaxed", "acquire", "mmio"}.isdisjoint(op.modifiers)
+    return Traits(access=Access.LOAD, polls=strong)
 
 
 _options = functools.partial(
@@ -142,7 +135,7 @@ _options = functools.partial(
     relaxed=True,
     types={"cache_policy": ".u64"},
     gates=GATES,
-    gate=_local_volatile,
+    gate=lambda op: (None, (9, 1)) if op.get("volatile") and space_of(op) == "local" else None,
 )
 
 

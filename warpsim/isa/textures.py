@@ -46,7 +46,14 @@ def _lookup(start: str, levels: str = "") -> Callable[[Function], Function]:
             function = instruction(
                 block,
                 anchor="texture-instructions-tex",
-                types={"d": "dtype", "e": ".s32", "f": ".b32", "lod": _of_lod, "dx": ".f32", "dy": ".f32"},
+                types={
+                    "d": "dtype",
+                    "e": ".s32",
+                    "f": ".b32",
+                    "dx": ".f32",
+                    "dy": ".f32",
+                    "lod": lambda op: ".s32" if _whole(op) else ".f32",
+                },  # as the coordinates
                 vectors=_VECTORS,
                 enclosed=("dx", "dy"),
                 spaces={"a": {"texref"}},
@@ -57,11 +64,6 @@ def _lookup(start: str, levels: str = "") -> Callable[[Function], Function]:
         return function
 
     return declare
-
-
-def _of_lod(op: Op) -> str:
-    """The type of a level: that of the coordinates."""
-    return ".s32" if _whole(op) else ".f32"
 
 
 def _whole(op: Op) -> bool:

@@ -23,7 +23,7 @@ from warpsim.layout.wmma_fragments import dimensions
 from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.arrays import DType
 from warpsim.numerics.matrix import expand
-from warpsim.types import TYPES, ScalarType
+from warpsim.types import TYPES
 
 _ANCHOR = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async"
 _ANCHOR_SP = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async-sp"
@@ -60,10 +60,6 @@ def is_f16(op: Op) -> bool:
     return getattr(op.dtype, "name", op.dtype) == "f16"
 
 
-def _d_type(op: Op) -> ScalarType:
-    return TYPES["f16x2"] if is_f16(op) else TYPES[getattr(op.dtype, "name", op.dtype)]
-
-
 def _declare(
     block: str,
     *,
@@ -86,7 +82,7 @@ def _declare(
         anchor=_ANCHOR_SP if sparse else _ANCHOR,
         scope=Scope.WARPGROUP,
         types={
-            "d": _d_type,
+            "d": lambda op: TYPES["f16x2" if is_f16(op) else getattr(op.dtype, "name", op.dtype)],
             "a": ".b32",
             "a_desc": ".u64",
             "b_desc": ".u64",

@@ -26,10 +26,6 @@ class Executed:
     count: int = 0
     choice: str = ""
 
-    def without_count(self) -> Executed:
-        """The same without the count."""
-        return attrs.evolve(self, count=0)
-
     def plain(self) -> dict[str, object]:
         """Plain data, for JSON."""
         return attrs.asdict(self)

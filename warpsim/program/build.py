@@ -274,14 +274,12 @@ def paired(body: Body, target: str) -> Body:
     ``Sm100MmaPeerBitMask``) names the same place in the even CTA of the pair. Here addresses of a CTA's own shared memory hold no
     rank, so that such an instruction does here what it is for.
     """
-    if int("".join(filter(str.isdigit, target)) or 0) < 100 or not any(map(_for_pairs, body.code)):
+    if int("".join(filter(str.isdigit, target)) or 0) < 100 or not any(
+        "cta_group::2" in i.op.modifiers for i in body.code
+    ):
         return body
     code = tuple([attrs.evolve(i, form=_of_pairs(i.form)) if _clears(i) else i for i in body.code])
     return attrs.evolve(body, code=code)
-
-
-def _for_pairs(instruction: Instruction) -> bool:
-    return "cta_group::2" in instruction.op.modifiers
 
 
 def _clears(instruction: Instruction) -> bool:

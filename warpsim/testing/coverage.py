@@ -6,6 +6,8 @@ import html
 import os
 from pathlib import Path
 
+import attrs
+
 from warpsim.errors import source_path
 from warpsim.isa.evidence import EXACT, MEANING, MODELLED, RECORDED, RECOVERED, STATED
 from warpsim.machine.fidelity import Executed, executed
@@ -159,7 +161,7 @@ class Forms:
             self._count(form)
 
     def _count(self, form: Executed) -> None:
-        key = form.without_count()
+        key = attrs.evolve(form, count=0)
         self.counts[key] = self.counts.get(key, 0) + form.count
 
     def plain(self) -> list[JsonObject]:

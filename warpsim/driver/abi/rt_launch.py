@@ -14,7 +14,7 @@ from warpsim.driver.abi.cu_module import attribute, function_in, set_attribute
 from warpsim.driver.abi.cu_work import packed, resident_clusters, submit, with_attributes
 from warpsim.driver.abi.graph_nodes import READERS, add_any, change_any, checked_copy, declare, launch_work, work_of
 from warpsim.driver.abi.process import PROCESS, Context, c_string
-from warpsim.driver.abi.rt_memory import PARAMETERS, Symbol, box_work, part
+from warpsim.driver.abi.rt_memory import PARAMETERS, box_work, part
 from warpsim.driver.graphs import Graph, Node
 from warpsim.driver.memory import Side
 from warpsim.driver.modules import DriverModule, Function, LibraryKernel
@@ -255,21 +255,11 @@ def linear_copy(target: int, source: int, size: int, kind: int = 0) -> Copy:
     return checked_copy(Copy(Side(target, size), Side(source, size), size))
 
 
-def copy_to_symbol(name: Symbol, source: int, size: int, offset: int, kind: int) -> Copy:
-    """A copy to a variable."""
-    return linear_copy(part(name, offset, size), source, size)
-
-
-def copy_from_symbol(target: int, name: Symbol, size: int, offset: int, kind: int) -> Copy:
-    """A copy from a variable."""
-    return linear_copy(target, part(name, offset, size), size)
-
-
 declare("Kernel", "O", kernel_work, "cuda")
 declare("Memcpy", "O", copy_work, "cuda")
 declare("Memcpy|1D", "PPPI", linear_copy, "cuda")
-declare("Memcpy|ToSymbol", "YPPPI", copy_to_symbol, "cuda")
-declare("Memcpy|FromSymbol", "PYPPI", copy_from_symbol, "cuda")
+declare("Memcpy|ToSymbol", "YPPPI", lambda to, at, n, offset, _: linear_copy(part(to, offset, n), at, n), "cuda")
+declare("Memcpy|FromSymbol", "PYPPI", lambda to, of, n, offset, _: linear_copy(to, part(of, offset, n), n), "cuda")
 ANY = {**READERS, 0: kernel_work, 1: lambda given: copy_work(given + 16)}
 """The reader of the parameters in cudaGraphNodeParams, by type."""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from warpsim.machine.state.global_memory import CONST_ADDRESS, FIRST_ADDRESS, PARAM_ADDRESS, PARAM_WINDOW, GlobalMemory
 from warpsim.machine.values import Affine, Array, Value, as_array, reach
+from warpsim.records import define
 
 Coordinate = Value | tuple[Value, ...]
 """A coordinate, or several in braces."""
@@ -29,20 +30,16 @@ class Extent(NamedTuple):
         return Extent(self.kind, self.low + nbytes, self.high + nbytes, self.name)
 
 
+@define(eq=False)
 class Address:
     """``base + offset``: the base is a `Value` of the lanes (a traced one while compiling), the offset is from the
     text. ``coordinates`` are those of a box in a tensor. ``within`` is the variable that the address is made from, if that
     is known and an access could reach another one."""
 
-    __slots__ = ("base", "coordinates", "offset", "within")
-
-    def __init__(
-        self, base: Value, offset: int = 0, coordinates: tuple[Coordinate, ...] = (), within: Extent | None = None
-    ) -> None:
-        self.base = base
-        self.offset = offset
-        self.coordinates = coordinates
-        self.within = within
+    base: Value
+    offset: int = 0
+    coordinates: tuple[Coordinate, ...] = ()
+    within: Extent | None = None
 
     def advance(self, nbytes: int) -> Address:
         """Advance the address by ``nbytes``."""

@@ -47,17 +47,15 @@ class Atomic:
         return _like(old, self.function(old, *operands))
 
 
+@frozen(eq=False)
 class Cells:
     """The memory elements that lanes address: ``keys`` tell equal ones, ``get`` and ``put`` go by lane; ``flat`` is the array
     that the keys index, where there is one."""
 
-    def __init__(
-        self, keys: Array, get: Callable[[Array], Array], put: Callable[[Array, Array], None], flat: Array | None
-    ) -> None:
-        self.keys = keys
-        self.get = get
-        self.put = put
-        self.flat = flat
+    keys: Array
+    get: Callable[[Array], Array]
+    put: Callable[[Array, Array], None]
+    flat: Array | None
 
     @classmethod
     def of(cls, keys: Array, elements: Array) -> Cells:

@@ -8,11 +8,14 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from typing import ClassVar
 
+import attrs
 import numpy as np
 
 from warpsim.errors import LaunchError
 from warpsim.machine.values import Array, DType
+from warpsim.records import define
 
 ALIGNMENT = 256
 GUARD = 1 << 20
@@ -34,6 +37,7 @@ EPOCH = 1_700_000_000 * 10**9
 """%globaltimer on a new device: nanoseconds since 1970, as GPUs count."""
 
 
+@define(eq=False, repr=False)
 class Allocation:
     """A run of bytes of global memory. ``data`` is the memory itself, as uint8, for reading; call `own` before writing
     to it.
@@ -43,35 +47,22 @@ class Allocation:
     owner and stay in place; copies move away instead.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_views",
-        "anchored",
-        "data",
-        "end",
-        "name",
-        "number",
-        "read_only",
-        "shadow",
-        "sharing",
-        "start",
-    )
-    CACHES = frozenset({"sharing", "_views", "anchored"})
+    CACHES: ClassVar[frozenset[str]] = frozenset({"sharing", "_views", "anchored"})
     """Attributes that are not part of the state."""
 
-    def __init__(
-        self, start: int, data: Array, name: str, number: int = 0, *, read_only: bool, anchored: bool = True
-    ) -> None:
-        self.number = number
-        self.start = start
-        self.end = start + data.size
-        self.data = data
-        self.name = name
-        self.read_only = read_only
-        self.anchored = anchored
-        self.shadow: Allocation | None = None
-        self.sharing: weakref.WeakSet[Allocation] | None = None
-        self._views: dict[tuple[DType, int], Array] = {}
+    start: int
+    data: Array
+    name: str
+    number: int = 0
+    read_only: bool = attrs.field(kw_only=True)
+    anchored: bool = attrs.field(default=True, kw_only=True)
+    end: int = attrs.field(init=False)
+    shadow: Allocation | None = None
+    sharing: weakref.WeakSet[Allocation] | None = None
+    _views: dict[tuple[DType, int], Array] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.end = self.start + self.data.size
 
     def __deepcopy__(self, memo: dict[int, object]) -> Allocation:
         copied = Allocation(self.start, self.data, self.name, self.number, read_only=self.read_only, anchored=False)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
+from typing import ClassVar
 
+import attrs
 import numpy as np
 
 from warpsim.machine.plan import FunctionPlan, literal
@@ -23,16 +25,14 @@ KEPT = 8
 """Selections whose registers a frame keeps."""
 
 
+@define(eq=False)
 class Known:
     """Registers as a group has them in ``values``, by index, the ``shadows`` by name of those of them that have any, and
     ``stacked`` (`Group`)."""
 
-    __slots__ = ("shadows", "stacked", "values")
-
-    def __init__(self) -> None:
-        self.values: dict[int, Value] = {}
-        self.shadows: dict[int, dict[str, Array]] = {}
-        self.stacked: tuple[Array, list[Array]] | None = None
+    values: dict[int, Value] = attrs.field(factory=dict)
+    shadows: dict[int, dict[str, Array]] = attrs.field(factory=dict)
+    stacked: tuple[Array, list[Array]] | None = None
 
     def keep(self, values: dict[int, Value], shadows: dict[str, dict[int, Array]]) -> None:
         """Keep registers, whose shadows are among these files."""
@@ -212,72 +212,44 @@ class Visit:
         return group.plan is self.plan and group.block in inside
 
 
+@define(eq=False)
 class Group:
     """Threads at one place, given by ``block`` and ``at``; ``generation`` orders groups that wait for others."""
 
-    __slots__ = (
-        "arrives_in_parts",
-        "at",
-        "back_edges",
-        "block",
-        "dirty",
-        "env",
-        "frame",
-        "generation",
-        "local_base",
-        "number",
-        "plan",
-        "seen",
-        "selection",
-        "shadows",
-        "stack",
-        "stacked",
-        "turn",
-        "wakes",
-    )
+    CACHES: ClassVar[frozenset[str]] = frozenset({"stacked", "turn"})
 
-    CACHES = frozenset({"stacked", "turn"})
+    frame: Frame
+    selection: Selection
+    plan: FunctionPlan
+    stack: Stack
+    block: int
+    at: int
+    local_base: int
+    generation: int = 0
+    number: int = 0
+    """Unique within a launch."""
+    back_edges: int = 0
+    seen: tuple[Visit, ...] = ()
+    """Its visits to the heads of the enclosing loops, outermost first."""
+    wakes: int | None = None
+    """When it reads a clock again, while it sleeps."""
+    arrives_in_parts: bool = False
+    """Stands at an aligned barrier, and may arrive with part of its warps."""
+    stacked: tuple[Array, list[Array]] | None = None
+    """Accumulators as wgmma left them, and the registers that are its rows."""
+    turn: tuple[int, tuple[int, ...]] | None = None
+    """`order`, while it is runnable."""
+    env: list[Value | None] = attrs.field(init=False)
+    dirty: set[int] = attrs.field(factory=set)
+    shadows: dict[str, dict[int, Array]] = attrs.field(factory=dict)
 
-    def __init__(
-        self,
-        frame: Frame,
-        selection: Selection,
-        plan: FunctionPlan,
-        stack: Stack,
-        block: int,
-        at: int,
-        local_base: int,
-        generation: int = 0,
-    ) -> None:
-        self.number = 0
-        """Unique within a launch."""
-        self.frame = frame
-        self.selection = selection
-        self.plan = plan
-        self.stack = stack
-        self.block = block
-        self.at = at
-        self.local_base = local_base
-        self.generation = generation
-        self.back_edges = 0
-        self.seen: tuple[Visit, ...] = ()  # its visits to the heads of the enclosing loops, outermost first
-        self.wakes: int | None = None  # when it reads a clock again, while it sleeps
-        self.arrives_in_parts = False  # stands at an aligned barrier, and may arrive with part of its warps
-        self.stacked: tuple[Array, list[Array]] | None = (
-            None  # accumulators as wgmma left them, and the registers that are its rows
-        )
-        self.turn: tuple[int, tuple[int, ...]] | None = None  # `order`, while it is runnable
-        self.env: list[Value | None] = [None] * len(self.frame)
-        self.dirty: set[int] = set()
-        self.shadows: dict[str, dict[int, Array]] = {}
-        frame.grouped(selection)
+    def __attrs_post_init__(self) -> None:
+        self.env = [None] * len(self.frame)
+        self.frame.grouped(self.selection)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Group:
         """Copies share register values, which are never modified in place."""
-        copied: Group = Group.__new__(Group)
-        memo[id(self)] = copied
-        for name in Group.__slots__:
-            setattr(copied, name, getattr(self, name))
+        copied = memo[id(self)] = copy.copy(self)
         copied.frame = copy.deepcopy(self.frame, memo)
         copied.seen = copy.deepcopy(self.seen, memo)
         copied.env, copied.dirty = list(self.env), set(self.dirty)

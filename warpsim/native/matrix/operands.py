@@ -36,13 +36,8 @@ class Source:
 
     @property
     def exponent(self) -> str:
-        """The type of exponents."""
-        return exponent_type(self.kind)
-
-
-def exponent_type(kind: str) -> str:
-    """Raised to be positive in eight bits, or as they are in sixteen."""
-    return "i16" if FORMATS[kind][0] == 8 else "i8"
+        """The type of exponents: raised to be positive in eight bits, or as they are in sixteen."""
+        return "i16" if FORMATS[self.kind][0] == 8 else "i8"
 
 
 def decoded(text: Text, raw: str, source: Source, part: int) -> tuple[str, str, str]:

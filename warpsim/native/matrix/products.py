@@ -68,7 +68,8 @@ class Tiles:
         lost = [text.op("fcmp ueq", "float", self._size(x), real(float("inf"))) for x in c]
         bad = text.any(text.op("or", "i1", text.op("or", "i1", *lost[:2]), text.op("or", "i1", *lost[2:])))
         flag, number = text.make(f"or i1 {bad}, {self.special}"), text.fresh("")
-        smallest = functools.reduce(lambda x, y: text.extreme(self._least, self.a.source.exponent, x, y), tops)
+        least = "umin" if product.narrow else "smin"
+        smallest = functools.reduce(lambda x, y: text.extreme(least, self.a.source.exponent, x, y), tops)
         rare = text.make(f"or i1 {flag}, {text.any(self._none(smallest))}")
         text.fall(f"plain{number}")
         text.branch(rare, f"rare{number}", f"done{number}")
@@ -85,11 +86,6 @@ class Tiles:
             text.make(f"phi <{WIDE} x float> [ {x}, %plain{number} ], [ {y}, %rare{number} ], [ {z}, %left{number} ]")
             for x, y, z in zip(found, kept, sums, strict=True)
         ]
-
-    @property
-    def _least(self) -> str:
-        """The smaller of two exponents."""
-        return "umin" if self.product.narrow else "smin"
 
     def _none(self, top: str) -> str:
         """Where no product is left, by the largest exponent."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from warpsim.machine.engine import over_time
 from warpsim.native.regions.options import Outcome
 from warpsim.native.runtime.inputs import PARAM
+from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -21,44 +22,38 @@ THREADS = 1 << 14
 """A launch of more threads is not kept: what it would spare is little beside what it takes."""
 
 
+@define(eq=False)
 class StraightLaunch:
     """Such a launch, kept for the next ones: its only group, and what the region reads."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        group: Group,
-        code: CompiledRegion,
-        tables: WarpTables,
-        values: list[Value | int],
-        limits: tuple[int, int],
-        runner: Runner,
-    ) -> None:
-        self.launch = machine.launch
-        self.failed = False
-        """Whether the region gave up: the next launch that it runs from start to end is kept instead."""
-        self._machine, self._group, self._runner = machine, group, runner
-        self._call = code, tables, values
-        self._limits = limits
-        """The block before which it has to stop, and how often it may go back."""
-        self._params = [(k, at, end) for k, (kind, at, end) in enumerate(code.region.sources) if kind == PARAM]
+    machine: Machine
+    group: Group
+    code: CompiledRegion
+    tables: WarpTables
+    values: list[Value | int]
+    limits: tuple[int, int]
+    """The block before which it has to stop, and how often it may go back."""
+    runner: Runner
+    failed: bool = False
+    """Whether the region gave up: the next launch that it runs from start to end is kept instead."""
 
     def run(self, params: bytes) -> bool:
         """Run the launch with other parameters; False if the region gave up, and nothing has happened."""
-        launch, group, (code, tables, values), (limit, back_edges) = self.launch, self._group, self._call, self._limits
+        launch, group, tables, (limit, back_edges) = self.machine.launch, self.group, self.tables, self.limits
         budget, seconds = launch.settings.max_instructions, launch.settings.max_seconds
         launch.params, launch.counts, launch.findings = params, {}, {}
         launch.instructions = launch.thread_instructions = 0
         group.block = group.at = group.back_edges = 0
-        for k, at, end in self._params:
-            values[k] = int.from_bytes(params[at:end], "little")
-        self._runner.enter()
+        for k, (kind, at, end) in enumerate(self.code.region.sources):
+            if kind == PARAM:
+                self.values[k] = int.from_bytes(params[at:end], "little")
+        self.runner.enter()
         began = 0.0 if seconds is None else time.monotonic()
         try:
             # the kernel's last instruction, which lies behind the region, counts, too
             room = None if budget is None else budget - tables.n
-            outcome = self._runner.run(
-                self._machine, group, code, tables, values, limit, back_edges, through=True, room=room
+            outcome = self.runner.run(
+                self.machine, group, self.code, tables, self.values, limit, back_edges, through=True, room=room
             )
             self.failed = outcome is not Outcome.DONE
             if self.failed:
@@ -69,7 +64,7 @@ class StraightLaunch:
                 launch.instructions += tables.n
                 launch.thread_instructions += group.selection.n
             if seconds is not None and time.monotonic() - began > seconds:
-                over_time(self._machine, group)
+                over_time(self.machine, group)
         finally:
             launch.memory.nanoseconds += launch.now
             launch.release()

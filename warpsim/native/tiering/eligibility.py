@@ -137,7 +137,7 @@ def straight_for(plan: KernelPlan, settings: Settings) -> StraightLaunch | None:
     """A launch with these settings, which are those of a grid and a block, that was kept."""
     kept = plan.main.notes.get(STRAIGHT)
     found = None if kept is None else kept.get(id(settings))
-    return found if found is not None and found.launch.settings is settings and not found.failed else None
+    return found if found is not None and found.machine.launch.settings is settings and not found.failed else None
 
 
 class DeferredEngine:
