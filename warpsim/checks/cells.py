@@ -234,11 +234,11 @@ class Cells:
         left = ~np.isin(where, index)
         self._aside[kind] = [(where[left], epochs[left])]
 
-    def last_until(self, kind: str, index: Array, threads: Array, now: int) -> None:
-        """Move accesses of threads that were set aside to the present."""
-        where, epochs = self._all_aside(kind)
+    def last_until(self, index: Array, threads: Array, now: int) -> None:
+        """Move reads of threads that were set aside to the present."""
+        where, epochs = self._all_aside("read")
         mine = np.isin(where << SHIFT | epochs & THREAD, index << SHIFT | threads)
-        self._aside[kind] = [(where, np.where(mine, now << SHIFT | epochs & THREAD, epochs))]
+        self._aside["read"] = [(where, np.where(mine, now << SHIFT | epochs & THREAD, epochs))]
 
     def _all_aside(self, kind: str) -> tuple[Array, Array]:
         notes = self._aside.get(kind) or [(np.zeros(0, np.int64), np.zeros(0, np.int64))]

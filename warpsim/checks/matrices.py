@@ -24,7 +24,7 @@ from warpsim.machine.memory.word_access import report_rows
 from warpsim.machine.reporting import present
 from warpsim.machine.specials import ranks_of
 from warpsim.machine.state.notes import Note
-from warpsim.machine.state.transfers import BoxLoad, BoxStore
+from warpsim.machine.state.transfers import BoxLoad, BoxStore, Footprint, Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import BoxProblem, Watcher
 from warpsim.numerics.arrays import distinct
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
-    from warpsim.machine.state.transfers import Footprint, Transfer
-    from warpsim.machine.values import Array
     from warpsim.program.program import Instruction
 
 

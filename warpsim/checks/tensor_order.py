@@ -13,7 +13,6 @@ what they expect: that is a note.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,18 +32,16 @@ from warpsim.checks.tensor_clocks import (
 )
 from warpsim.isa.ports import TensorRuns
 from warpsim.layout.tensor_memory import COLUMNS, LANES
+from warpsim.machine.hooks import TensorAccess
+from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import present
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
+from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 from warpsim.numerics.arrays import distinct
-
-if TYPE_CHECKING:
-    from warpsim.machine.hooks import TensorAccess
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.state.transfers import Transfer
-    from warpsim.program.program import Instruction
+from warpsim.program.program import Instruction
 
 RULE = "tcgen05"
 KNOWN: Note[TensorOrder] = Note(RULE)

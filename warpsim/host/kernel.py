@@ -35,7 +35,7 @@ from warpsim.machine.state.global_memory import CONST_ADDRESS, SHARED_WINDOW
 from warpsim.machine.state.launch import Dims, LaunchState, Settings
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.watcher import Watcher
-from warpsim.native.tiering.eligibility import compiled_for, keep_straight, straight_for
+from warpsim.native.tiering.eligibility import DeferredEngine, compiled_for, keep_straight, straight_for
 from warpsim.numerics.arrays import Array
 from warpsim.program.load import program_of
 from warpsim.program.program import Function, Program, Variable
@@ -45,7 +45,6 @@ from warpsim.types import TYPES, StateSpace
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from warpsim.native.tiering.eligibility import DeferredEngine
     from warpsim.native.tiering.engine import CompiledEngine
     from warpsim.observe.accuracy import Accuracy
     from warpsim.observe.accuracy_report import AccuracyReport

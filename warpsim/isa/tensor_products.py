@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.isa.ports import Lanes
+from warpsim.isa.ports import Lanes, TensorCoreMemory
 from warpsim.layout import descriptors, instruction_descriptors, tensor_tiles
 from warpsim.layout.fragments import stored_positions
 from warpsim.layout.instruction_descriptors import FOUR, SCALED, WHOLE_BYTES, Product
@@ -21,9 +20,6 @@ from warpsim.numerics import emulated, matrix, plain_matrix
 from warpsim.numerics.arrays import DType
 from warpsim.records import frozen
 from warpsim.types import TYPES
-
-if TYPE_CHECKING:
-    from warpsim.isa.ports import TensorCoreMemory
 
 LANE, COLUMN, WORD = 16, 0xFFFF, np.dtype(np.uint32)
 """An address of tensor memory: position of the lane, mask of the column; and what a cell holds."""

@@ -32,20 +32,18 @@ class Snippet:
     registers: dict[str, Register]
 
 
-def snippet_program(
-    code: str, *, target: str = "sm_90a", version: tuple[int, int] = NEWEST, shared_bytes: int = 0, file: str = "<ptx>"
-) -> Snippet:
+def snippet_program(code: str, *, target: str = "sm_90a", shared_bytes: int = 0) -> Snippet:
     """Make a program of bare instructions; ``smem`` is a shared array of ``shared_bytes``.
 
     Raises:
         PtxError: with every problem of the code.
     """
     header = (
-        f".version {version[0]}.{version[1]} .target {target} .address_size 64 "
+        f".version {NEWEST[0]}.{NEWEST[1]} .target {target} .address_size 64 "
         f".shared .align 1024 .b8 smem[{max(shared_bytes, 16)}]; .visible .entry {KERNEL}() {{ "
     )
     try:
-        module = parse(f"{header}{code}\n{_END}; }}\n", file, matching.is_name)
+        module = parse(f"{header}{code}\n{_END}; }}\n", "<ptx>", matching.is_name)
         items = tuple(_declared(item) if isinstance(item, ast.Function) else item for item in module.items)
         program = load_program(attrs.evolve(module, items=items), code)
     except PtxError as error:

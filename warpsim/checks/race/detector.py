@@ -403,7 +403,7 @@ class Races:
             still = cells.kinds[kind][index] & THREAD == mine
             cells.of(kind)[index[still]] = self.clocks.now << SHIFT | mine[still]
             if kind == "other" and cells.has_aside("read"):
-                cells.last_until("read", index, mine, self.clocks.now)
+                cells.last_until(index, mine, self.clocks.now)
 
 
 LARGEST_SCALAR = 8

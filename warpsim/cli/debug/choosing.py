@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.cli.debug.console import Console, plain
+from warpsim.cli.debug.console import Commands, Console, plain
 from warpsim.cli.debug.table import command
 from warpsim.debug import DebugError, WarpState
 from warpsim.errors import source_name
@@ -26,11 +26,8 @@ COORDINATES = re.compile(
 FORM = "focus cta X,Y,Z warp W lane L, or block (X,Y,Z) thread (X,Y,Z)"
 
 
-class Choosing:
+class Choosing(Commands):
     """The focus command, its short forms, and thread apply."""
-
-    def __init__(self, console: Console) -> None:
-        self.console, self.session, self.say = console, console.session, console.say
 
     @command("threads", "[cta X,Y,Z] [warp W] [lane L]", takes="coordinates")
     def do_focus(self, text: str) -> None:
@@ -167,11 +164,11 @@ class _Row:
     here: bool = False
 
 
-class Cuda:
+class Cuda(Commands):
     """``info cuda``: tables of what runs, as cuda-gdb prints them."""
 
     def __init__(self, console: Console) -> None:
-        self.console, self.session, self.say = console, console.session, console.say
+        super().__init__(console)
         self.tables = {
             "barriers": self._barriers,
             "blocks": self._blocks,

@@ -124,6 +124,13 @@ class Console:
         return f"{qualified_name(name)}, {focus}; {with_it}; step {self.session.stop.step}"
 
 
+class Commands:
+    """Commands of one subject."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.session, self.say = console, console.session, console.say
+
+
 def count_of(text: str, least: int = 1) -> int:
     """Parse a count; 1 if none is given."""
     text = text.strip()

@@ -11,7 +11,7 @@ import numpy as np
 
 from warpsim.cli.debug.console import (
     LETTERS,
-    Console,
+    Commands,
     count_of,
     equation,
     formatter,
@@ -41,11 +41,8 @@ FORMAT = re.compile(r"(?:/(\S*))?\s*(.*)", re.DOTALL)
 """The format and what follows it; only for commands that take one: for others a slash may begin the name of a file."""
 
 
-class Looking:
+class Looking(Commands):
     """The print, x, display, list and backtrace commands."""
-
-    def __init__(self, console: Console) -> None:
-        self.console, self.session, self.say = console, console.session, console.say
 
     # ---- values ------------------------------------------------------------------------------
 
@@ -311,11 +308,8 @@ def _formatted(text: str) -> tuple[str, str]:
 # ---- info ---------------------------------------------------------------------------------------
 
 
-class Infos:
+class Infos(Commands):
     """info registers, lanes, warps, line, locals, findings ..."""
-
-    def __init__(self, console: Console) -> None:
-        self.console, self.session, self.say = console, console.session, console.say
 
     @command("look", "[NAME]", takes="expression")
     def info_registers(self, text: str) -> None:

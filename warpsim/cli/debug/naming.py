@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from warpsim.cli.debug.console import Console, one_line
+from warpsim.cli.debug.console import Commands, one_line
 from warpsim.cli.debug.table import command
 from warpsim.debug import DebugError
 from warpsim.debug import expressions as ex
@@ -23,11 +23,8 @@ from warpsim.types import TYPES, StateSpace
 WORDS = {StateSpace.SHARED: "__shared__ ", StateSpace.CONST: "__constant__ ", StateSpace.GLOBAL: "__device__ "}
 
 
-class Naming:
+class Naming(Commands):
     """The ptype and whatis commands."""
-
-    def __init__(self, console: Console) -> None:
-        self.session, self.say = console.session, console.say
 
     @command("look", "EXPRESSION", takes="expression")
     def do_whatis(self, text: str) -> None:
@@ -67,11 +64,8 @@ class Naming:
         return scalar_of(type), ""
 
 
-class NamingInfos:
+class NamingInfos(Commands):
     """info locals, args, scope, variables, types, functions."""
-
-    def __init__(self, console: Console) -> None:
-        self.console, self.session, self.say = console, console.session, console.say
 
     @command("look")
     def info_locals(self, text: str) -> None:

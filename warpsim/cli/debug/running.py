@@ -7,18 +7,18 @@ import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from warpsim.cli.debug.console import Console, Quiet, count_of, show
+from warpsim.cli.debug.console import Commands, Console, Quiet, count_of, show
 from warpsim.cli.debug.table import command
 from warpsim.debug import Breakpoint, Catchpoint, DebugError, Focus, Session, Stop
 from warpsim.errors import describe, plural, source_name, source_text
 from warpsim.program.mangling import qualified_name
 
 
-class Running:
+class Running(Commands):
     """The step, next, finish, until, continue, run and goto commands, and their reverse forms."""
 
     def __init__(self, console: Console, show_displays: Callable[[], None]) -> None:
-        self.console, self.session, self.say = console, console.session, console.say
+        super().__init__(console)
         self.show_displays = show_displays
         self.shown_source: tuple[str, int] | None = None
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from warpsim.cli.debug.console import Console, Defined, Quiet
+from warpsim.cli.debug.console import Commands, Defined, Quiet
 from warpsim.cli.debug.table import command
 from warpsim.debug import DebugError
 from warpsim.host.files import text_of
@@ -19,11 +19,8 @@ DEEPEST = 20
 VERB = re.compile(r"%[-+ 0#]*\d*(?:\.\d+)?(?:hh|h|ll|l|z)?([diuxXocfgeEsp%])")
 
 
-class Scripting:
+class Scripting(Commands):
     """The commands source, define, document, if, while, printf, shell and so on."""
-
-    def __init__(self, console: Console) -> None:
-        self.console, self.session, self.say = console, console.session, console.say
 
     @command("talk", "FILE", takes="file")
     def do_source(self, text: str) -> None:

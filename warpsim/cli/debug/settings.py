@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from warpsim.cli.debug.console import Console, count_of, equation, show
+from warpsim.cli.debug.console import Commands, Console, count_of, equation, show
 from warpsim.cli.debug.table import command, nearest
 from warpsim.debug import DebugError
 from warpsim.records import frozen
@@ -34,11 +34,11 @@ FIXED = {
 """Settings of gdb and cuda-gdb that have one value here, and why."""
 
 
-class SettingUp:
+class SettingUp(Commands):
     """The commands set and show."""
 
     def __init__(self, console: Console) -> None:
-        self.console, self.session, self.say = console, console.session, console.say
+        super().__init__(console)
         session = self.session
 
         def lock(word: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from warpsim.cli.debug.console import Console, number_of
+from warpsim.cli.debug.console import Commands, number_of
 from warpsim.cli.debug.table import command
 from warpsim.debug import DebugError
 from warpsim.debug.breakpoints import resolve, same_file
@@ -15,11 +15,8 @@ from warpsim.errors import source_lines, source_text
 AROUND = 5
 
 
-class Sources:
+class Sources(Commands):
     """The list and disassemble commands."""
-
-    def __init__(self, console: Console) -> None:
-        self.console, self.session, self.say = console, console.session, console.say
 
     @command("look", "[PLACE]", aliases="l", takes="place")
     def do_list(self, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from warpsim.cli.debug.console import Console, count_of, number_of
+from warpsim.cli.debug.console import Commands, count_of, number_of
 from warpsim.cli.debug.table import command
 from warpsim.debug import Breakpoint, Catchpoint, DebugError, Watchpoint
 from warpsim.debug.breakpoints import EVENTS, Point, check_condition, resolve
@@ -15,11 +15,8 @@ from warpsim.host.files import Target
 IF = re.compile(r"(.*?)(?:\bif\b\s*(.*))?", re.DOTALL)
 
 
-class Stopping:
+class Stopping(Commands):
     """Commands on stops: break, watch, delete, condition, commands and so on."""
-
-    def __init__(self, console: Console) -> None:
-        self.console, self.session, self.say = console, console.session, console.say
 
     @command("stop", "[PLACE] [if CONDITION]", aliases="b br hbreak", takes="place")
     def do_break(self, text: str) -> None:

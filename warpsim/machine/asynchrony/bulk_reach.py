@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -13,6 +12,7 @@ from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
 from warpsim.layout.tensor_map import GATHER4, PADDED_BOX, ROW_UNIT, SCATTER4
 from warpsim.machine.hooks import ATOMIC, READ, WRITE, BoxProblem
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, outside_global
 from warpsim.machine.memory.port import shared_advice
 from warpsim.machine.selection import Selection
@@ -24,10 +24,6 @@ from warpsim.machine.values import FLAT, Affine, Array, DType, Value, as_array, 
 from warpsim.numerics.arrays import distinct
 from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-
 
 BY_DATA_TYPE = tuple(
     TYPES[name] for name in ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32", "f32", "f32")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes, coordinates
 from warpsim.machine.asynchrony.mbarrier_objects import use_by_copies
 from warpsim.machine.asynchrony.transfers import BULK, CP_ASYNC, copy_threads
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, Coordinate
 from warpsim.machine.memory.port import leave
@@ -37,9 +37,6 @@ from warpsim.machine.state.transfers import (
 from warpsim.machine.values import FLAT, Affine, Array, Value
 from warpsim.numerics.arrays import distinct
 from warpsim.types import ScalarType
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
 
 
 class AsyncGroups:

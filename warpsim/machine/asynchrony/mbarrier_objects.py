@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from warpsim.isa.traits import Mbarrier
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony import transfers
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.memory.word_access import locate
@@ -19,9 +19,6 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Objects
 from warpsim.machine.values import Array, as_array, spread
 from warpsim.types import TYPES
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
 
 B64 = TYPES["b64"]
 U64 = np.dtype(np.uint64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from warpsim.isa.ports import SharedRuns, TensorCoreWork, TensorRuns
@@ -11,16 +9,14 @@ from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes
 from warpsim.machine.asynchrony.mbarrier_objects import read_by_operations
 from warpsim.machine.hooks import READ, WRITE
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.memory.tensor import announce
 from warpsim.machine.memory.tensor_allocation import refuse
 from warpsim.machine.specials import ranks_of
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Footprint, Signal, TensorUse, Transfer
 from warpsim.machine.values import Array, Value
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
 
 PAIR = "launch with clusters of an even number of CTAs, and keep both CTAs of the pair until the operation is complete"
 FILL = "fill it by the product before with the same matrix, and do not discard it between"

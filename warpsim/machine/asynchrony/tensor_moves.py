@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from warpsim.analysis.flow import blocks_of
 from warpsim.analysis.tensor_loads import awaited_loads
+from warpsim.isa.ports import TensorCoreMemory
 from warpsim.layout.tensor_memory import Tile
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.wgmma import POISON
 from warpsim.machine.hooks import READ, WRITE
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.tensor import Tensor, arranged, cells_of
 from warpsim.machine.reporting import present
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.isa.ports import TensorCoreMemory
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
 
 LOADS, STORES = "tcgen05.ld", "tcgen05.st"
 """Kinds of transfers."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from warpsim.machine.asynchrony.bulk_reach import BulkReach
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory import tensor, tensor_allocation
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, DType
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
 
 
 class TensorReach(BulkReach):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -20,10 +20,12 @@ from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, combine
 from warpsim.machine.asynchrony.tensor_reach import TensorReach
 from warpsim.machine.hooks import ATOMIC, WRITE
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.state.transfers import (
     BoxLoad,
     BoxStore,
@@ -39,10 +41,6 @@ from warpsim.machine.state.transfers import (
 )
 from warpsim.machine.values import Array, spread
 from warpsim.types import TYPES, ScalarType
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.schedule import Schedule
 
 
 class ThreadMemory(MemoryPort, Protocol):

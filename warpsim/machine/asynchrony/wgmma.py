@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.layout import descriptors
-from warpsim.machine.plan import Issue
+from warpsim.machine.plan import FunctionPlan, Issue
 from warpsim.machine.selection import from_positions, index_of
 from warpsim.machine.state.batch import GROUPS, Pending, Starting, Wgmma
 from warpsim.machine.state.group import Group
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.schedule import Schedule
     from warpsim.machine.state.word_space import WordSpace
     from warpsim.program.program import Instruction

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from warpsim.analysis.flow import blocks_of, unread
 from warpsim.analysis.wgmma_order import wgmma_registers
@@ -20,14 +20,11 @@ from warpsim.machine.binding.thread_steps import bind_access, bind_parameter_loa
 from warpsim.machine.binding.warp_steps import bind_allocation, bind_warp, bind_wgmma, watch_registers
 from warpsim.machine.collectives import bind_gate
 from warpsim.machine.control import bind_end, jump
+from warpsim.machine.machine import Machine
 from warpsim.machine.plan import ATTEND, BoundBlock, End, FunctionPlan, Step, mark_waits
 from warpsim.machine.state.group import Group
 from warpsim.program.program import Instruction
 from warpsim.program.stored import derived
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-
 
 Wrapper: TypeAlias = "Callable[[Group, Instruction, Step, Step], Step]"
 

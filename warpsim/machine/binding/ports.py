@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,15 +13,13 @@ from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
 from warpsim.machine.asynchrony.tensor_core import TensorCore
 from warpsim.machine.asynchrony.tensor_moves import tensor_port
 from warpsim.machine.asynchrony.wgmma import SharedMatrix
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.stack import ThreadStack
 from warpsim.machine.memory.textures import Textures
 from warpsim.machine.runtime import Clusters
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
 
 
 def _active(machine: Machine, group: Group, active: Array | None) -> Array:

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from warpsim.isa.spec import Body, Op
 from warpsim.isa.traits import Access
 from warpsim.machine.binding.operand_slots import Guard, commit_of, destination, guard_of, parameter_of, source_getter
 from warpsim.machine.binding.ports import PORTS
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import WINDOWS, Extent, last_along, space_of
 from warpsim.machine.memory.global_access import in_one_allocation
@@ -27,9 +28,6 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.values import FLAT, Affine, Array, DType, NotAffine, Value, as_array, extend, retype, stays_affine
 from warpsim.program.program import Instruction, Operand
 from warpsim.types import ScalarType
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
 
 
 def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | None:

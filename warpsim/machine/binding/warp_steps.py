@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import is_
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,10 +26,6 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.tensor_memory import TensorMemory
 from warpsim.machine.values import Affine, Array, Value, as_array, repeated
 from warpsim.program.program import Instruction, Operand
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-
 
 U32 = np.dtype(np.uint32)
 Spread: TypeAlias = "Array | tuple[Spread, ...]"

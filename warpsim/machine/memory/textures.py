@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from warpsim.layout import textures as layout
 from warpsim.layout.textures import Fields
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, Coordinate
 from warpsim.machine.state.global_memory import GlobalMemory
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
 from warpsim.numerics import convert, filtering
 from warpsim.numerics.arrays import distinct
 from warpsim.types import TYPES
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
 
 AXES = {"1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube": 2, "acube": 2, "2dms": 2, "a2dms": 2}
 _WORD = np.dtype(np.uint32)

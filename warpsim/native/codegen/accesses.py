@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from warpsim.graph.nodes import LANES
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
-from warpsim.native.codegen.apart import Place
+from warpsim.native.codegen.apart import Apart, Place
 from warpsim.native.codegen.costs import Costs
-from warpsim.native.codegen.interference import FIRST, LAST
+from warpsim.native.codegen.interference import FIRST, LAST, Interference, Name
 from warpsim.native.lowering.affine import add, first_of, times
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import IRBuilder, Val, element, scalar
@@ -18,9 +18,7 @@ from warpsim.records import define, frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.memory.addresses import Extent
-    from warpsim.native.codegen.apart import Apart
     from warpsim.native.codegen.builder import RegionBuilder
-    from warpsim.native.codegen.interference import Interference, Name
 
 
 MOST_ROWS = 4

@@ -188,9 +188,9 @@ class RegionBuilder:
         pointer = self.code.at("%ctx", "i64", CONTEXT[name])
         return self.code.load(type, pointer)
 
-    def put_word(self, name: str, value: str, type: str = "i64", place: int = 0) -> None:
+    def put_word(self, name: str, value: str, type: str = "i64") -> None:
         """Write a word of the context."""
-        pointer = self.code.at("%ctx", "i64", CONTEXT[name] + place)
+        pointer = self.code.at("%ctx", "i64", CONTEXT[name])
         self.code.store(type, value, pointer)
 
     def element(self, array: str, index: str, type: str = "i32") -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from warpsim.native.codegen.inputs import key_type
+from warpsim.native.codegen.inputs import Inputs, key_type
 from warpsim.native.codegen.steps import Steps
 from warpsim.native.lowering.values import Val, scalar
 from warpsim.native.regions.forms import Key
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from warpsim.native.codegen.accesses import Accesses
     from warpsim.native.codegen.builder import RegionBuilder
     from warpsim.native.codegen.converged import Converged
-    from warpsim.native.codegen.inputs import Inputs
 
 
 class Diverged:

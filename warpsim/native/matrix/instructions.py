@@ -15,7 +15,7 @@ import numpy as np
 from warpsim.cache import digest
 from warpsim.isa import mma, mma_sp, wgmma, wmma
 from warpsim.isa.ports import DevicePort, Registers, ReportPort, constant_of
-from warpsim.isa.spec import Body
+from warpsim.isa.spec import Body, Op
 from warpsim.layout.fragment import extent
 from warpsim.native.addresses import address_of
 from warpsim.native.compiling.compiler import compiled_function, kept_function
@@ -36,7 +36,6 @@ from warpsim.numerics.arrays import Array, DType
 from warpsim.records import frozen
 
 if TYPE_CHECKING:
-    from warpsim.isa.spec import Op
     from warpsim.machine.asynchrony.wgmma import SharedMatrix, Words
     from warpsim.native.matrix.products import Product
     from warpsim.program.program import Instruction

@@ -65,10 +65,10 @@ def scattered(fragment: Fragment, *, row_major: bool) -> Moved:
     return Moved(parts.astype(np.int32), bits, size)
 
 
-def as_they_are(count: int, bits: int = 32) -> Moved:
+def as_they_are(count: int) -> Moved:
     """Registers one after the other, ``[registers, lanes]``."""
     places = np.arange(count * LANES, dtype=np.int32).reshape(count, LANES, 1)
-    return Moved(places, bits, count * LANES)
+    return Moved(places, 32, count * LANES)
 
 
 class Mover:

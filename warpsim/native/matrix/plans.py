@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 import numpy as np
 
 from warpsim.isa import mma, wgmma
+from warpsim.isa.spec import Op
 from warpsim.layout import fragments
 from warpsim.layout import wmma_fragments as wmma_layout
 from warpsim.layout.fragment import Fragment
@@ -16,9 +15,6 @@ from warpsim.native.matrix.operands import Source
 from warpsim.native.matrix.products import Product
 from warpsim.numerics.emulated import ADA
 from warpsim.numerics.matrix import NARROW, WGMMA_FP8, Unit, unit_of
-
-if TYPE_CHECKING:
-    from warpsim.isa.spec import Op
 
 
 def _steps(count: int, size: int) -> tuple[tuple[int, ...], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,16 +12,13 @@ from warpsim.graph.nodes import LANES, MemoryAccess, Node, Untraceable, bits, ca
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Matrix
 from warpsim.machine.memory.addresses import WINDOWS, Extent, space_of
-from warpsim.machine.plan import literal
+from warpsim.machine.plan import FunctionPlan, literal
 from warpsim.machine.state.global_memory import PARAM_WINDOW
 from warpsim.machine.values import as_array
 from warpsim.numerics.arrays import DType
 from warpsim.program.program import Instruction, Operand
 from warpsim.records import frozen
 from warpsim.types import ScalarType, StateSpace
-
-if TYPE_CHECKING:
-    from warpsim.machine.plan import FunctionPlan
 
 Key: TypeAlias = "int | tuple[Any, ...]"
 """What a region reads: the slot of a register, constant or special register, or ("param", offset, type) and the like."""

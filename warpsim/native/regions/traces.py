@@ -4,7 +4,6 @@ each lane's elements, `mma` as a call of the product's machine code."""
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -14,6 +13,7 @@ from warpsim.graph.trace import Lane, node_of
 from warpsim.isa import matrix_moves, mma
 from warpsim.isa.data_movement import SHARED_WINDOW
 from warpsim.isa.traits import Matrix
+from warpsim.machine.plan import FunctionPlan
 from warpsim.native.lowering.values import Unlowerable
 from warpsim.native.matrix.instructions import codes
 from warpsim.native.matrix.kernels import Warp, warp_kernel
@@ -23,10 +23,6 @@ from warpsim.native.regions.options import Stops
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction
 from warpsim.types import TYPES
-
-if TYPE_CHECKING:
-    from warpsim.machine.plan import FunctionPlan
-    from warpsim.program.program import Instruction
 
 
 class Traces:

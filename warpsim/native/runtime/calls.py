@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Hashable
+from typing import TypeVar
 
 from warpsim.graph.nodes import LANES
 from warpsim.machine.asynchrony.wgmma import in_flight
+from warpsim.machine.engine import Limit
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import Value
 from warpsim.machine.waiting import LOOK_EVERY
 from warpsim.native.regions.options import Outcome, Place, Variant
 from warpsim.native.regions.region import Region, varying_steps
 from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.extents import FootprintObserver
-from warpsim.native.runtime.inputs import input_kind, layout_of, values_of
+from warpsim.native.runtime.inputs import Signature, input_kind, layout_of, values_of
 from warpsim.native.runtime.lane_tables import tables_of
 from warpsim.native.runtime.memory import wants_copy
 from warpsim.native.runtime.run import Runner
@@ -22,16 +26,6 @@ from warpsim.native.runtime.straight import StraightLaunch, goes_straight
 from warpsim.native.tiering.cost import CALL, LANE, LAUNCH, STEP, Policy, has_spare_core, share_of, spent
 from warpsim.native.tiering.enqueue import enqueue_urgent
 from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Profile, Request
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from warpsim.machine.engine import Limit
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.values import Value
-    from warpsim.native.regions.region import Region
-    from warpsim.native.runtime.inputs import Signature
 
 WORK = 100_000_000
 """Warp-instructions of a region between two checks of the time limit."""

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.native.regions.options import spaces_of
 from warpsim.native.runtime.compiled_region import Access
 from warpsim.native.runtime.lane_tables import WarpTables
 from warpsim.numerics.arrays import Array
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from warpsim.machine.state.global_memory import GlobalMemory
-
 
 Distinct = Callable[[int, int], bool]
 

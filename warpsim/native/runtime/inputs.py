@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from warpsim.graph.nodes import LANES
-from warpsim.machine.selection import Rect
+from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.values import FLAT, Affine, Value, retype
 from warpsim.numerics.arrays import DType
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
-    from warpsim.machine.selection import Selection
     from warpsim.machine.state.group import Group
     from warpsim.native.regions.forms import Key
     from warpsim.native.regions.options import Variant

@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -14,11 +13,15 @@ import numpy as np
 from warpsim.machine.asynchrony.wgmma import accessed
 from warpsim.machine.control import compact, fork
 from warpsim.machine.hooks import RegionAccesses
-from warpsim.machine.selection import Lanes, split
-from warpsim.machine.values import Affine, tracked
+from warpsim.machine.machine import Machine
+from warpsim.machine.plan import BoundBlock
+from warpsim.machine.selection import Lanes, Selection, split
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import Affine, Value, tracked
 from warpsim.native.addresses import address_of
 from warpsim.native.regions.options import Outcome
 from warpsim.native.regions.region import Region, live_at
+from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.context import DIVERGED, INTERFERED, LOG_FULL, MET, STOPPED, WRAPPED, CallWords
 from warpsim.native.runtime.counting import counts_of
 from warpsim.native.runtime.extents import FootprintObserver, conflicts, extents_in, keeps_constants, notify
@@ -28,15 +31,6 @@ from warpsim.native.runtime.memory import MemoryViews, PrivateShared, copy_in, p
 from warpsim.native.runtime.scratch import Scratch
 from warpsim.numerics.arrays import Array, DType, distinct
 from warpsim.records import define
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import BoundBlock
-    from warpsim.machine.selection import Selection
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.values import Value
-    from warpsim.native.runtime.compiled_region import CompiledRegion
-
 
 _OUTCOMES = {
     LOG_FULL: Outcome.CONFLICT,

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import KernelPlan
     from warpsim.machine.state.group import Group
-    from warpsim.machine.state.launch import LaunchState
     from warpsim.native.runtime.extents import FootprintObserver
     from warpsim.native.runtime.straight import StraightLaunch
     from warpsim.native.tiering.engine import CompiledEngine

@@ -173,11 +173,15 @@ class CompiledEngine:
             entry.next_check = entry.visits + 1 + entry.visits // AGAIN
             if not self._pays(group, profile, place, entry):
                 return False
+        return self._calling().advance(machine, group, limit, profile, place, entry, room, apart=apart)
+
+    def _calling(self) -> Calls:
+        """What calls regions, imported for the first."""
         if self._calls is None:
             from warpsim.native.runtime.calls import Calls
 
             self._calls = Calls(self._budget, self._observer, self._lane)
-        return self._calls.advance(machine, group, limit, profile, place, entry, room, apart=apart)
+        return self._calls
 
     def joined(self, state: LaunchState) -> int:
         """How many waves may run as one batch, which spares calls: several where a region has run whole waves to their
@@ -210,14 +214,10 @@ class CompiledEngine:
         """Run a batch from the first instruction of the kernel to the last; False if that failed and nothing ran."""
         profile = self.profile(group.plan)
         place = self._whole if self._joined_whole and self._whole is not None else self._begin
-        if self._calls is None:
-            from warpsim.native.runtime.calls import Calls
-
-            self._calls = Calls(self._budget, self._observer, self._lane)
         if self._joined_whole and not _whole_launch(machine, group):
             return False
         entry = profile.entries[place]
-        return self._calls.run_through(machine, group, profile, place, entry, apart=self._joined_whole)
+        return self._calling().run_through(machine, group, profile, place, entry, apart=self._joined_whole)
 
     def _covered(self, profile: Profile, place: Place) -> bool:
         """Whether the region where batches begin is to hold a place, and is not compiled yet."""

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
 
 from warpsim.cache import digest, note, read_object, write_object
+from warpsim.machine.plan import FunctionPlan
 from warpsim.native.compiling import images
-from warpsim.native.regions.options import Stops, described
+from warpsim.native.compiling.linking import Linked
+from warpsim.native.regions.options import Options, Place, Stops, described
 from warpsim.native.regions.region import BlockSlice, Region, live_at, live_in_source
 from warpsim.native.runtime.compiled_region import Access, CompiledRegion
 from warpsim.native.runtime.counting import Counter
+from warpsim.native.runtime.inputs import Signature
 from warpsim.native.tiering.notes import note_of
 from warpsim.types import JsonObject
-
-if TYPE_CHECKING:
-    from warpsim.machine.plan import FunctionPlan
-    from warpsim.native.compiling.linking import Linked
-    from warpsim.native.regions.options import Options, Place
-    from warpsim.native.runtime.inputs import Signature
 
 _dumps = partial(json.dumps, default=lambda value: sorted(value) if isinstance(value, frozenset) else int(value))
 
