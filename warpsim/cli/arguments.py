@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -11,6 +12,7 @@ import numpy as np
 
 from warpsim.cli.output import Unusable
 from warpsim.errors import LaunchError
+from warpsim.host import tensor_map, texture
 from warpsim.host.arguments import pack_scalar
 from warpsim.host.arrays import DeviceArray
 from warpsim.host.device import Device
@@ -56,8 +58,6 @@ class ObjectArgument:
 
     def made(self, place: Place) -> Any:
         """A `TensorMap`, `Texture` or `Surface`."""
-        from warpsim.host import tensor_map, texture
-
         made = tensor_map.TensorMap if self.kind == "TensorMap" else getattr(texture, self.kind)
         return made(self.source.made(place), **self.options)
 
@@ -249,8 +249,6 @@ _OBJECTS: dict[str, Callable[[str, Mapping[str, Argument]], Given]] = {
 
 def _json(text: str) -> Any:
     """The description of a struct: a file, or JSON."""
-    import json
-
     try:
         return json.loads(text if text.startswith("{") else text_of(text))
     except (OSError, ValueError) as problem:

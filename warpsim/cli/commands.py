@@ -11,8 +11,11 @@ from warpsim.cli.launching import programs
 from warpsim.cli.output import Unusable, document, internal
 from warpsim.cli.running import write_sarif
 from warpsim.errors import Finding, PtxError, plural
+from warpsim.graph.nodes import Untraceable
 from warpsim.host.device import Device
 from warpsim.host.kernel import load_file
+from warpsim.isa import matching
+from warpsim.isa.graphs import graph_of_spelling
 from warpsim.layout import pictures
 from warpsim.layout.drawing import Drawing, Tile, svg
 from warpsim.layout.instructions import Operand
@@ -91,10 +94,7 @@ def command_info(options: Namespace) -> int:
 
 
 def _graph(options: Namespace) -> int:
-    from warpsim.graph.nodes import Untraceable
     from warpsim.graph.text import lines
-    from warpsim.isa import matching
-    from warpsim.isa.graphs import graph_of_spelling
 
     text, *numbers = options.graph.split() or [""]
     root, *modifiers = text.split(".")

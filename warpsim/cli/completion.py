@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from warpsim.cli.grammar import parser
 from warpsim.cli.output import Unusable
 from warpsim.errors import WarpsimError
+from warpsim.host.options import WORDS
 
 SCRIPTS = {
     "bash": """\
@@ -123,7 +124,5 @@ def _values(action: argparse.Action, given: Sequence[str], text: str) -> Iterabl
 
 def _rules(text: str) -> list[str]:
     """The sets of rules, and the rules with what stands before them."""
-    from warpsim.host.options import WORDS
-
     head = text[: max(text.rfind(sign) for sign in "+-,") + 1]
     return [f"{head}{name}" for name in WORDS]

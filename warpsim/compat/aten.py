@@ -136,11 +136,6 @@ def _leave_untraced(maker: Callable[..., object]) -> None:
             frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip))
 
 
-def _for_cpus(name: str) -> bool:
-    """Whether PyTorch has a kernel for CPUs, or common code."""
-    return bool(torch._C._dispatch_has_computed_kernel_for_dispatch_key(f"aten::{name}", "CPU"))
-
-
 def _on_the_cpu(name: str) -> Callable[..., Argument]:
     """A kernel for CUDA that calls the CPU's."""
     return lambda *args, **kwargs: operator(name)(*args, **kwargs)
@@ -155,7 +150,8 @@ class Operator:
         packet = getattr(torch.ops.aten, base)
         overloaded = getattr(packet, overload or "default")
         schema = overloaded._schema
-        self.call = overloaded if _for_cpus(name) else substitutes.find(name) or self._refuse
+        has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key  # for CPUs, or common code
+        self.call = overloaded if has_kernel(f"aten::{name}", "CPU") else substitutes.find(name) or self._refuse
         self.random = torch.Tag.nondeterministic_seeded in overloaded.tags
         self.generator = any(argument.name == "generator" for argument in schema.arguments)
         self.written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from operator import itemgetter
 
 import attrs
@@ -37,8 +38,6 @@ class Symbols:
         self._bodies: dict[str, Scope] = {}
         self._numbers: dict[str, dict[tuple[int, int], int]] = {}
         self._inlined: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
-        self._accessed: dict[Root, set[ScalarType]] | None = None
-        self._globals: tuple[Symbol, ...] | None = None
         self.info = DebugInfo(program)
         self.types = self.info.types
         """Structs, enumerations and names of types."""
@@ -131,14 +130,12 @@ class Symbols:
 
     # ---- without debug information -----------------------------------------------------------
 
-    @property
+    @cached_property
     def globals(self) -> tuple[Symbol, ...]:
         """The variables of the module."""
-        if self._globals is None:
-            known = {place.of for symbol in self.info.globals for place in symbol.places}
-            others = [self._declared(each) for each in self.program.variables if each.name not in known]
-            self._globals = (*self.info.globals, *others)
-        return self._globals
+        known = {place.of for symbol in self.info.globals for place in symbol.places}
+        others = [self._declared(each) for each in self.program.variables if each.name not in known]
+        return (*self.info.globals, *others)
 
     def body(self, function: Function) -> Scope:
         """The outermost scope of a function."""
@@ -191,15 +188,13 @@ class Symbols:
             type = Array(type, param.size // param.type.bytes)
         return Symbol(param.name, type, (Place(param.name),), parameter=True, known=known)
 
-    @property
+    @cached_property
     def _accesses(self) -> dict[Root, set[ScalarType]]:
-        if self._accessed is None:
-            found: dict[Root, set[ScalarType]] = {}
-            for function in self.program.functions.values():
-                for root, types in accessed(function).items():
-                    found.setdefault(root, set()).update(types)
-            self._accessed = found
-        return self._accessed
+        found: dict[Root, set[ScalarType]] = {}
+        for function in self.program.functions.values():
+            for root, types in accessed(function).items():
+                found.setdefault(root, set()).update(types)
+        return found
 
 
 def inlined_functions(

@@ -15,17 +15,16 @@ from numpy.typing import ArrayLike, DTypeLike
 from warpsim.graph.nodes import LANES, Node, Untraceable, bits, cast, constant, of_array, operate, where
 from warpsim.numerics.arrays import Array, DType
 from warpsim.numerics.floating import canonical, nan64
+from warpsim.records import define
 
 Axis: TypeAlias = "int | tuple[int, ...] | None"
 
 
+@define(eq=False)
 class Cell:
     """What a stand-in and its views share: they all change when one is written through."""
 
-    __slots__ = ("node",)
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    node: Node
 
 
 class Reduced:
@@ -284,6 +283,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "iscomplexobj": lambda x: False,
     "lookup": _lookup,
     "_fma_of_many": lambda a, b, c: canonical(_rounded("fma", "rn", a, b, c)),  # type: ignore[arg-type]
-    "fma64": lambda a, b, c, mode="rn": nan64(_rounded("fma", mode, a, b, c), b, c, a),
+    "fma64": lambda a, b, c, mode="rn": nan64(_rounded("fma", mode, a, b, c), b, c, a),  # type: ignore[arg-type]
     "directed_quotient": lambda a, b, mode: _rounded("divide", mode, a, b),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -316,8 +317,6 @@ class Kernel:
             LaunchError: arguments, dimensions or resources do not fit.
             ExecutionError: the launch did something undefined, faulted, hung, or exceeded its limits.
         """
-        import time
-
         __tracebackhide__ = True
         device = self.device(device)
         nobody = type(watchers) is tuple and not watchers

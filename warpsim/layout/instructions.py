@@ -11,7 +11,7 @@ from collections.abc import Collection
 import attrs
 
 from warpsim.layout import fragments, tensor_fragments, tensor_memory, wmma_fragments
-from warpsim.layout.drawing import Drawing
+from warpsim.layout.drawing import Drawing, part
 from warpsim.layout.fragment import Fragment, Holder
 from warpsim.layout.tensor_tiles import layout_name
 from warpsim.layout.wmma_fragments import ACCUMULATOR_BITS as ACCUMULATORS
@@ -61,8 +61,6 @@ class Operand:
         )
 
     def _repr_html_(self) -> str:
-        from warpsim.layout.drawing import part
-
         return part(self.drawing())
 
 

@@ -325,16 +325,11 @@ def as_stored(fields: Fields) -> Fields:
     return attrs.evolve(fields, dims=(-(-fields.dims[0] // per) * per, *fields.dims[1:]))
 
 
-def row_axis(fields: Fields, axis: int) -> bool:
-    """Whether a box extends along an axis. The last but one dimension of an interleaved map counts slices of channels;
-    a box has one of them, whatever ``box`` says (observed on an H200, like everything about interleaved maps here)."""
-    return not (fields.interleave and axis == fields.rank - 2)
-
-
 def box_extent(fields: Fields, axis: int) -> int:
     """Elements (pixels of a slice in interleaved maps) of a box along an axis: every ``element_strides``-th. Dimension
-    0 has no stride unless it counts pixels."""
-    if not row_axis(fields, axis):
+    0 has no stride unless it counts pixels. The last but one dimension of an interleaved map counts slices of channels; a box has
+    one of them, whatever ``box`` says (observed on an H200, like everything about interleaved maps here)."""
+    if fields.interleave and axis == fields.rank - 2:
         return 1
     return -(-fields.box[axis] // step_of(fields, axis))
 

@@ -95,30 +95,12 @@ FUNCTION_CODE = 0x1000
 class BoundBlock:
     """Steps of a basic block and the closure that says where to go next."""
 
-    __slots__ = (
-        "_make",
-        "_steps",
-        "_touched",
-        "consulted",
-        "end",
-        "function",
-        "index",
-        "instructions",
-        "live_in",
-        "n_steps",
-        "names",
-        "returns",
-        "successors",
-        "waits",
-    )
-
     def __init__(self, function: str, block: Block, instructions: tuple[Instruction, ...]) -> None:
         self.function = function
         self.index = block.index
         self.live_in = block.live_in
         self.consulted = block.live_in | {r for i in instructions if i.guard is not None for r in i.writes}
         """The registers whose values from before the block it may read; guarded writes keep some lanes'."""
-        self._touched: frozenset[int] | None = None
         self.successors = block.successors
         self.waits = block.waits
         self.instructions = instructions
@@ -130,13 +112,11 @@ class BoundBlock:
         self.returns: tuple[Operand, ...] = ()
         self.end: End = lambda machine, group: None
 
-    @property
+    @cached_property
     def touched(self) -> frozenset[int]:
         """The registers that its instructions read or write; a function's results leave with its end."""
-        if self._touched is None:
-            ends = any(i.traits.ending not in (None, Ending.BRANCH) for i in self.instructions[-1:])
-            self._touched = (self.consulted if ends else frozenset()).union(*[i.registers for i in self.instructions])
-        return self._touched
+        ends = any(i.traits.ending not in (None, Ending.BRANCH) for i in self.instructions[-1:])
+        return (self.consulted if ends else frozenset()).union(*[i.registers for i in self.instructions])
 
     def bind_when_run(self, n_steps: int, bind: Callable[[], list[Step]]) -> None:
         """Say how many steps it has, and what makes them when it first runs."""

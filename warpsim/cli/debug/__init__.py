@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -104,7 +105,6 @@ class Terminal:
         readline.set_completer_delims(" \t")
         readline.set_completer(self._complete)
         readline.parse_and_bind("tab: complete")
-        import atexit
 
         def keep() -> None:
             with contextlib.suppress(OSError):

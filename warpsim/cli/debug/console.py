@@ -168,11 +168,6 @@ WIDEST = 24
 FLOATS = {2: np.float16, 4: np.float32, 8: np.float64}
 
 
-def integer_of(value: ArrayLike) -> int:
-    """The bits of an element as an unsigned integer."""
-    return int.from_bytes(np.ascontiguousarray(value).tobytes(), "little")
-
-
 def formatter(letter: str) -> Callable[[Any], str]:
     """A function that formats one element.
 
@@ -185,8 +180,8 @@ def formatter(letter: str) -> Callable[[Any], str]:
         )
 
     def text(value: ArrayLike) -> str:
-        size = np.asarray(value).dtype.itemsize
-        bits = integer_of(value)
+        size, raw = np.asarray(value).dtype.itemsize, np.ascontiguousarray(value).tobytes()
+        bits = int.from_bytes(raw, "little")
         if letter in "xaz":
             return f"0x{bits:0{2 * size}x}" if letter == "z" else f"0x{bits:x}"
         if letter == "t":
@@ -198,7 +193,7 @@ def formatter(letter: str) -> Callable[[Any], str]:
         if letter == "c":
             return f"{bits & 255} {chr(bits & 255)!r}"
         if letter == "f" and size in FLOATS:
-            return plain(np.frombuffer(np.ascontiguousarray(value).tobytes(), FLOATS[size])[0])
+            return plain(np.frombuffer(raw, FLOATS[size])[0])
         return str(bits - (1 << 8 * size) if bits >> (8 * size - 1) else bits)
 
     return text

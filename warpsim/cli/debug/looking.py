@@ -121,7 +121,8 @@ class Looking(Commands):
         if not (digits.isascii() and digits.isdigit() and len(digits) < 6):
             raise DebugError(f"x/Ni: a number of instructions, not /{option[:20]}")
         session, program = self.session, self.session.program
-        place = self.console.place(f"*{text or '$pc'}") if _is_number(text or "$pc") else text
+        number = (text or "$pc").lstrip("(")[:1] in "$0123456789"  # not a label or a function
+        place = self.console.place(f"*{text or '$pc'}") if number else text
         (first, column), *_ = sorted(resolve(program, place, session.function))
         calls = session.where()
         here = calls[session.frame].line if calls else 0
@@ -286,11 +287,6 @@ class Looking(Commands):
         for name, values in self.session.registers.items():
             if name.startswith(text):
                 self.say(equation(name, show(values)))
-
-
-def _is_number(text: str) -> bool:
-    """Whether a place of code is an expression, not a label or a function."""
-    return text.lstrip("(")[:1] in "$0123456789"
 
 
 def call_text(call: Call) -> str:

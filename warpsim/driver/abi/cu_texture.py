@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+import attrs
+
 from warpsim.driver import arrays
 from warpsim.driver.abi.calls import READERS, call
 from warpsim.driver.abi.cu_memory import copy_box
@@ -168,8 +170,6 @@ def sampling_of(raw: bytes) -> Sampling:
 
 def viewed(fields: layout.Fields, raw: bytes) -> layout.Fields:
     """The levels and layers that a CUDA_RESOURCE_VIEW_DESC leaves of a resource's."""
-    import attrs
-
     _, width, height, _, first, last, first_layer, last_layer = VIEW.unpack_from(raw)
     require(first <= last < len(fields.levels), f"levels {first} to {last} of {len(fields.levels)}")
     require(first_layer <= last_layer < max(fields.layers, 1), f"layers {first_layer} to {last_layer}")
@@ -184,8 +184,6 @@ def viewed(fields: layout.Fields, raw: bytes) -> layout.Fields:
 
 def make_object(fields: layout.Fields, kind: str, *made_from: bytes) -> int:
     """Put an object into memory; its address is its handle."""
-    import attrs
-
     address = PROCESS.memory.allocate(layout.BLOCK.itemsize, PROCESS.context().ordinal)
     arrays.write(PROCESS.memory, address, attrs.evolve(fields, kind=kind))
     PROCESS.objects[address] = Object(address, kind, made_from)

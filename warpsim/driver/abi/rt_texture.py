@@ -14,6 +14,7 @@ from warpsim.driver.abi.cu_texture import (
     make_array,
     make_mipmap,
     make_object,
+    resource_of,
     surface_of,
     viewed,
     widest_linear,
@@ -197,8 +198,6 @@ def between(target: CudaArray, x: int, y: int, source: CudaArray, left: int, top
 
 def _resource(raw: bytes) -> tuple[layout.Fields, bytes]:
     """The elements that a cudaResourceDesc names, and the driver's CUDA_RESOURCE_DESC."""
-    from warpsim.driver.abi.cu_texture import resource_of
-
     kind = int.from_bytes(raw[:4], "little")
     if kind == 2:
         (address,), (nbytes,) = struct.unpack_from("<Q", raw, 8), struct.unpack_from("<Q", raw, 40)

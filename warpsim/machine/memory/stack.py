@@ -8,6 +8,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 from warpsim.numerics.arrays import distinct
+from warpsim.records import frozen
 
 LIMIT = 512 * 1024
 """Most local memory of a thread in bytes (CUDA C++ Programming Guide, Technical Specifications)."""
@@ -17,14 +18,14 @@ STEP = 256
 """Alignment of frames above allocations, so that threads with different allocations make the same calls."""
 
 
+@frozen(eq=False)
 class ThreadStack:
     """The stacks of a group's threads, in their current function. A function that allocates has a word in its frame
     (`FunctionPlan.stack_word`) with the top of its part of the stack, 0 while that is the end of the frame."""
 
-    def __init__(self, machine: Machine, group: Group, active: Array | None = None) -> None:
-        self.machine = machine
-        self.group = group
-        self.active = active
+    machine: Machine
+    group: Group
+    active: Array | None = None
 
     @property
     def _word(self) -> int:
