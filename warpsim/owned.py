@@ -27,7 +27,7 @@ ABANDONED = 3600.0
 @lru_cache(maxsize=1)
 def cache_folder() -> Path | None:
     """The user's folder for caches, or that of ``WARPSIM_CACHE``. None where that is empty, cannot be made, or may hold
-    files of others; of a folder that the user has named, this is said."""
+    files of others; a warning says so if the user has named the folder."""
     given = os.environ.get("WARPSIM_CACHE")
     if given == "":
         return None

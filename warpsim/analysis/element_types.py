@@ -33,8 +33,8 @@ def accessed(function: Function) -> dict[Root, set[ScalarType]]:
 
 
 def element(types: set[ScalarType]) -> ScalarType | None:
-    """The one type of numbers that all accesses agree on: those of bits, and of several elements at once, go with any, and
-    integers have a sign if some access says so."""
+    """The one type of numbers that all accesses agree on, if there is one. Accesses of untyped bits, or of several elements at once,
+    agree with any type; integers are signed if some access is."""
     known = {type for type in types if type.kind != "b"}
     narrow = min((type.bits for type in known), default=0)
     best = [type for type in known if type.bits == narrow]

@@ -194,7 +194,7 @@ class _Call:
     returns: tuple[Operand, ...]
 
     def enter(self, machine: Machine, group: Group, name: str) -> int | None:
-        """Threads go into a function; the next block where it is one of the system's."""
+        """Threads go into a function. Gives the block where they go on at once, if it is a function of the CUDA runtime."""
         program = self.plan.kernel.program
         name = program.aliases.get(name, name)
         if name not in program.functions:

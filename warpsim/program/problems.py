@@ -14,7 +14,7 @@ class Mismatch(Exception):
         super().__init__(message)
         self.rule, self.span, self.message, self.advice, self.weight = rule, span, message, advice, weight
         self.late = late
-        """After what other problems come: those of the "function", or of the "module"."""
+        """Whether it is reported behind all other problems of the "function", or of the "module"."""
 
 
 def unfit(span: Span, message: str, weight: int, advice: str = "") -> Mismatch:
@@ -33,8 +33,8 @@ _LONG_WORD = re.compile(r"[\w$%]{200,}")
 
 
 class Problems:
-    """Findings of the load phases, up to a maximum. `raise_any` ends the load if there are any. With ``before``, those count
-    that belong before this line."""
+    """Findings of the load phases, up to a maximum. `raise_any` ends the load if there are any. With ``before``, only those before
+    this line count."""
 
     def __init__(self, file: str, source: str, before: int = LAST) -> None:
         self.before = before

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from warpsim.native.runtime.run import Runner
 
 THREADS = 1 << 14
-"""A launch of more threads is not kept: what it would spare is little beside what it takes."""
+"""A launch of more threads is not kept: it takes so long that little would be saved."""
 
 
 @define(eq=False)

@@ -1,4 +1,5 @@
-"""Which parts of a launch may run compiled, by the events that its watchers take; what is imported once launches have taken a while."""
+"""Which parts of a launch may run compiled: it depends on the events that its watchers take. The compiled engine itself is imported
+only when launches have taken a while."""
 
 from __future__ import annotations
 
@@ -64,8 +65,8 @@ def compiled_for(
 ) -> CompiledEngine | DeferredEngine | None:
     """The compiled engine of a launch, None where the interpreter runs it alone. ``observer`` is notified of the
     regions' accesses of global memory; ``joins`` allows several waves as one batch (rules keep their state with a
-    batch). It gives way where the launch may have to stop (``stops``); of warps that run alone,
-    it counts the steps of a ``lane``."""
+    batch). Code leaves off at ``stops``, where the launch may have to stop. ``lane``: the steps of this lane are counted, in warps
+    that run alone."""
     if engine == "interpreter":
         return None
     policy, watched = policy_of(engine), tuple([(w.events, w.compiled) for w in watchers])
@@ -103,7 +104,7 @@ def compiled_for(
 
 
 def _compiles(*, kept: bool) -> bool:
-    """Whether there is a compiler; ``kept``: there is code on disk, and whoever can use it need not look for one."""
+    """Whether there is a compiler, or (``kept``: there is code on disk) a processor that runs the code without one."""
     if kept:
         from warpsim.native.compiling.images import made_by
 
@@ -116,8 +117,8 @@ def _compiles(*, kept: bool) -> bool:
 
 @lru_cache(maxsize=256)
 def _serves(watched: tuple[tuple[tuple[str, ...], frozenset[str]], ...]) -> tuple[bool, Holds]:
-    """Whether steps, and what, may run compiled without losing events, given each watcher's and those of them that compiled code
-    handles."""
+    """Whether steps may run compiled without losing events, and what else may. Takes each watcher's events, and those of them that
+    compiled code handles itself."""
     events = {e for taken, compiled in watched for e in taken if e not in compiled}
     return not events & STEPS, Holds(not events & COLLECTIVES, not events & BARRIERS, not events & ACCESSES)
 

@@ -36,8 +36,8 @@ AGAIN = 8
 
 
 class CompiledEngine:
-    """The compiled engine of one launch. ``observer`` is notified of the regions' accesses of global memory. What a region that runs the
-    launch from its first step to its last may hold, if it shows that threads keep ``apart``."""
+    """The compiled engine of one launch. ``observer`` is notified of the regions' accesses of global memory. A region may hold what
+    ``holds`` says; one that runs the launch from its first step to its last, and shows that threads keep apart, what ``apart`` says."""
 
     def __init__(
         self,
