@@ -112,17 +112,16 @@ class RowAccess:
             return "false"
         good = "true"
         for first in rows.firsts:
-            at = code.convert("zext", first, "i64") if first.type == "i32" else first
-            above = code.op("sub", at, code.number(within.low, "i64"))
+            above = code.op("sub", code.wide(first), code.number(within.low, "i64"))
             one = code.op("icmp ule", above, code.number(room, "i64"), type="i1").text
             good = one if good == "true" else code.make(f"and i1 {good}, {one}")
         return good
 
     def _ends(self, rows: Rows, bytes: int) -> tuple[str, str]:
         code = self.builder.code
-        firsts = [code.convert("zext", f, "i64") if f.type == "i32" else f for f in rows.firsts]
-        low = high = firsts[0]
-        for other in firsts[1:]:
+        low, *others = map(code.wide, rows.firsts)
+        high = low
+        for other in others:
             low, high = code.intrinsic("smin", low, other), code.intrinsic("smax", high, other)
         return low.text, code.op("add", high, code.number(bytes, "i64")).text
 
@@ -220,14 +219,9 @@ class RowAccess:
             return found
         parts = [code.load(f"<{rows.lanes * count} x {type}>", pointer, size) for pointer in pointers]
         for k in range(count):
-            vectors = parts
+            vectors, n = parts, rows.lanes * count
             if count > 1:
-                whole = f"<{rows.lanes * count} x {type}>"
-                lanes = ", ".join(f"i32 {i * count + k}" for i in range(rows.lanes))
-                vectors = [
-                    code.make(f"shufflevector {whole} {p}, {whole} poison, <{rows.lanes} x i32> <{lanes}>")
-                    for p in parts
-                ]
+                vectors = [code.pick(type, n, part, range(k, n, count)) for part in parts]
             found.append(Val(type, self._joined(vectors, rows.lanes, type), uniform=False))
         return found
 
@@ -238,22 +232,17 @@ class RowAccess:
         vector = "poison"
         for k, one in enumerate(ones):
             vector = code.make(f"insertelement {few} {vector}, {type} {one.text}, i32 {k}")
-        lanes = ", ".join(f"i32 {i // code.row}" for i in range(LANES))
-        return Val(type, code.make(f"shufflevector {few} {vector}, {few} poison, <32 x i32> <{lanes}>"), uniform=False)
+        rows = [i // code.row for i in range(LANES)]
+        return Val(type, code.pick(type, len(ones), vector, rows), uniform=False)
 
     def _joined(self, vectors: list[str], lanes: int, type: str) -> str:
         """Rows as the lanes of a warp; one alone is repeated."""
         code = self.builder.code
         if len(vectors) == 1 and lanes < LANES:
-            index = ", ".join(f"i32 {i % lanes}" for i in range(LANES))
-            whole = f"<{lanes} x {type}>"
-            return code.make(f"shufflevector {whole} {vectors[0]}, {whole} poison, <32 x i32> <{index}>")
+            return code.pick(type, lanes, vectors[0], [i % lanes for i in range(LANES)])
         while len(vectors) > 1:
-            whole, index = f"<{lanes} x {type}>", ", ".join(f"i32 {i}" for i in range(2 * lanes))
-            vectors = [
-                code.make(f"shufflevector {whole} {a}, {whole} {b}, <{2 * lanes} x i32> <{index}>")
-                for a, b in zip(vectors[::2], vectors[1::2], strict=True)
-            ]
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            vectors = [code.pick(type, lanes, a, range(2 * lanes), b) for a, b in pairs]
             lanes *= 2
         return vectors[0]
 
@@ -269,34 +258,18 @@ class RowAccess:
         each = LANES // len(pointers)
         for number, pointer in enumerate(pointers):
             last = (number + 1) * each  # of lanes with the same place the last one's value stays
-            parts = []
-            for value in values:
-                lanes = ", ".join(f"i32 {i}" for i in range(last - rows.lanes, last))
-                whole = f"<32 x {type}>"
-                parts.append(
-                    value.text
-                    if rows.lanes == LANES
-                    else code.make(
-                        f"shufflevector {whole} {value.text}, {whole} poison, <{rows.lanes} x i32> <{lanes}>"
-                    )
-                )
-            lanes_, width_ = parts, rows.lanes
-            if count > 1:
-                lanes_ = [self._woven(parts, rows.lanes, type)]
-                width_ = rows.lanes * count
-            code.store(f"<{width_} x {type}>", lanes_[0], pointer, size)
+            parts = [value.text for value in values]
+            if rows.lanes < LANES:
+                parts = [code.pick(type, LANES, part, range(last - rows.lanes, last)) for part in parts]
+            code.store(f"<{rows.lanes * count} x {type}>", self._woven(parts, rows.lanes, type), pointer, size)
 
     def _woven(self, parts: list[str], lanes: int, type: str) -> str:
         """Elements of several vectors in turns."""
         code, total = self.builder.code, lanes
         while len(parts) > 1:  # first with the one that is half the number away
-            half = len(parts) // 2
-            index = ", ".join(f"i32 {k // 2 + (k % 2) * total}" for k in range(2 * total))
-            whole = f"<{total} x {type}>"
-            parts = [
-                code.make(f"shufflevector {whole} {a}, {whole} {b}, <{2 * total} x i32> <{index}>")
-                for a, b in zip(parts[:half], parts[half:], strict=True)
-            ]
+            half, order = len(parts) // 2, [k // 2 + (k % 2) * total for k in range(2 * total)]
+            pairs = zip(parts[:half], parts[half:], strict=True)
+            parts = [code.pick(type, total, a, order, b) for a, b in pairs]
             total *= 2
         return parts[0]
 
@@ -456,8 +429,7 @@ class LaneAccess:
         code = self.builder.code
         where = code.slot("[32 x i64]")
         if one:
-            wide = code.convert("zext", address, "i64") if address.type == "i32" else address
-            code.store("i64", wide.text, where, 64)
+            code.store("i64", code.wide(address).text, where, 64)
             return where
         if address.strides is not None:
             x, y = address.strides
@@ -470,10 +442,7 @@ class LaneAccess:
             arguments = [f"i64 {p.text}" for p in parts]
             code.call("ws_spread", "void", f"ptr {where}", *arguments, f"i64 {code.row}", f"i64 {cut}")
             return where
-        value = code.splat(address)
-        if address.type == "i32":
-            value = code.convert("zext", value, "i64")
-        code.put(value, where, 64)
+        code.put(code.wide(code.splat(address)), where, 64)
         return where
 
     def make(self, name: Name, effect: Effect, address: Val, mask: Val, given: list[Val]) -> None:

@@ -52,7 +52,7 @@ class Costs:
         """One of which the first address decides what it costs, if all lanes take part."""
         code, nbytes = self.builder.code, effect.type.bytes * effect.count
         first = address if address.uniform else first_of(address)
-        at = (code.convert("zext", first, "i64") if first.type == "i32" else first).text
+        at = code.wide(first).text
         every = whole = code.make(f"icmp eq i32 {mask}, -1")
         if effect.space == "global":
             whole = code.make(f"and i1 {whole}, {code.make(f'icmp ult i64 {at}, {PARAM_WINDOW}')}")

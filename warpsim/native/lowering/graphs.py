@@ -114,14 +114,9 @@ def _directed(code: IRBuilder, node: Node, values: list[Val]) -> Val:
 def _gather(code: IRBuilder, node: Node, value: Val, index: Val) -> Val:
     value = code.splat(value)
     source = node.args[1]
-    whole = f"<{LANES} x {value.type}>"
     if source.op == "lanes":
-        mask = ", ".join(f"i32 {int(i) & 31}" for i in source.value)
-        return Val(
-            value.type,
-            code.make(f"shufflevector {whole} {value.text}, {whole} poison, <{LANES} x i32> <{mask}>"),
-            uniform=False,
-        )
+        order = [int(i) & 31 for i in source.value]
+        return Val(value.type, code.pick(value.type, LANES, value.text, order), uniform=False)
     inner = memory(value.type)
     place, where = code.spill(value), code.spill(code.op("and", index, code.number(31, "i32")))
     out = code.slot(f"[{LANES} x {inner}]")

@@ -134,6 +134,11 @@ class Function:
         """An element or a vector."""
         self.line(f"store {type} {value}, ptr {pointer}" + (f", align {align}" if align else ""))
 
+    def pick(self, type: str, count: int, value: str, order: Sequence[int], other: str = "poison") -> str:
+        """Elements of a vector of ``count`` (and of another) in an order."""
+        vector, mask = f"<{count} x {type}>", ", ".join(f"i32 {k}" for k in order)
+        return self.make(f"shufflevector {vector} {value}, {vector} {other}, <{len(order)} x i32> <{mask}>")
+
     # ---- control ----------------------------------------------------------------------------------
 
     def fall(self, name: str) -> None:
@@ -290,6 +295,10 @@ class IRBuilder(Function):
         target = self.typed(type, uniform=value.uniform)
         known = value.known if how == "bitcast" else None
         return Val(type, self.make(f"{how} {self.of(value)} to {target}"), value.uniform, known)
+
+    def wide(self, address: Val) -> Val:
+        """An address of 32 or 64 bits in 64."""
+        return self.convert("zext", address, "i64") if address.type == "i32" else address
 
     def intrinsic(self, name: str, *values: Val, type: str | None = None) -> Val:
         """``llvm.name`` of values of one type."""

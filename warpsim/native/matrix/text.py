@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 
 from warpsim.native.lowering.values import Function
 
@@ -46,11 +45,6 @@ class Text(Function):
         vector = f"<{n} x {type}>"
         one = self.make(f"insertelement {vector} poison, {type} {value}, i32 0")
         return self.make(f"shufflevector {vector} {one}, {vector} poison, <{n} x i32> zeroinitializer")
-
-    def pick(self, type: str, count: int, value: str, order: Sequence[int], other: str = "poison") -> str:
-        """Elements of a vector of ``count`` (and of another) in an order."""
-        vector, mask = f"<{count} x {type}>", ", ".join(f"i32 {k}" for k in order)
-        return self.make(f"shufflevector {vector} {value}, {vector} {other}, <{len(order)} x i32> <{mask}>")
 
     def op(self, name: str, type: str, *values: str, n: int = WIDE) -> str:
         """``name`` of vectors."""

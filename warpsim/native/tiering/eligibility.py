@@ -104,7 +104,7 @@ def compiled_for(
 
 
 def _compiles(*, kept: bool) -> bool:
-    """Whether there is a compiler, or (``kept``: there is code on disk) a processor that runs the code without one."""
+    """Whether there is a compiler, or (``kept``: there is code on disk) code can be used without one."""
     if kept:
         from warpsim.native.compiling.images import made_by
 
