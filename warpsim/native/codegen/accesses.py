@@ -97,8 +97,7 @@ class RowAccess:
         self.lanes.make(name, effect, address, lanes, given)
         for k, result in enumerate(results):
             code.put(self.lanes.raw(effect, k, one=one), result)
-        code.line(f"br label %{done}")
-        code.label(done)
+        code.fall(done)
         found = []
         for result in results:
             type = f"i{n}" if one else f"<32 x i{n}>"
@@ -656,8 +655,7 @@ class Atomics:
         code.line(f"br label %{done}")
         code.label(slow)
         self._cells(name, effect, address, mask.text, cells)
-        code.line(f"br label %{done}")
-        code.label(done)
+        code.fall(done)
 
 
 class Accesses:

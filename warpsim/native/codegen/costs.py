@@ -79,8 +79,7 @@ class Costs:
         if entry:
             with code.when(every):
                 code.store("i64", found, entry)
-        code.line(f"br label %{done}")
-        code.label(done)
+        code.fall(done)
 
     def lanes(self, name: Name, effect: Effect, space: str, where: str, lanes: str) -> str:
         """An access of the addresses ``where``; what it costs."""
