@@ -36,7 +36,7 @@ def test_accesses_set_aside_follow_their_cells():
     assert found(1, 2, 3, 4) == [(2, 5, 3), (3, 5, 3)]
     cells.widen(2)
     assert found(6, 7) == [(6, 5, 6), (7, 5, 7)]
-    cells.last_until("read", np.array([7]), np.array([7]), 9)
+    cells.last_until(np.array([7]), np.array([7]), 9)
     assert found(6, 7) == [(6, 5, 6), (7, 9, 7)]
     cells.settled("read", np.array([7]))
     assert found(4, 5, 6, 7) == [(4, 5, 6), (5, 5, 7), (6, 5, 6)]
