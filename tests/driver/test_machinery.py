@@ -321,7 +321,8 @@ def test_the_libraries_are_built_once(made, tmp_path):
     assert (home / "libcudart.so").resolve().name == "libcudart.so.13"
     assert library.build() == home
     assert len(made) == len(placed) + len(OBJECTS)
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == [home.name]
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == {home.name, Path(library.DEVICE_RUNTIME).parts[0]}
+    assert (tmp_path / "cache" / library.DEVICE_RUNTIME).read_bytes().startswith(b"!<arch>")
 
 
 @needs_linux
