@@ -313,3 +313,28 @@ def test_boxes_inside_and_outside_of_a_tensor_from_one_place(swizzle, alike, lat
         units = np.arange(8)[:, None] ^ np.arange(8)
         wanted = np.take_along_axis(wanted.reshape(ctas, laps, 8, 8, 4), units[None, None, :, :, None], axis=3)
     assert np.array_equal(out.reshape(wanted.shape), wanted)
+
+
+def test_a_box_that_begins_where_none_can_behind_others():
+    """What is known of a first copy does not hide that a later one begins between two units of 16 bytes."""
+    tensor, out = np.arange(40 * 64, dtype=np.float32).reshape(40, 64), np.zeros((1, 4, 8, 32), np.float32)
+    corners = np.array([[[0, 0], [4, 8], [2, 0], [8, 1]]], np.int32)
+    map = warpsim.TensorMap(tensor, global_dim=(64, 40), global_strides=(256,), box_dim=(32, 8))
+    with pytest.raises(warpsim.ExecutionError, match="innermost coordinate 2 is 8 bytes, not a multiple of 16"):
+        warpsim.load(LOOP)["boxes"]((1,), (256,), (map, corners, out, 4))
+
+    assert np.array_equal(out[0, :2], [tensor[:8, :32], tensor[8:16, 4:36]])
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_boxes_that_arrive_one_after_the_other(late):
+    """One of several CTAs that start copies together waits for its own at another place."""
+    tensor, out = np.arange(40 * 64, dtype=np.float32).reshape(40, 64), np.zeros((3, 2, 8, 32), np.float32)
+    corners = np.array([[[0, 0], [4, 8]], [[8, 1], [12, 2]], [[16, 3], [20, 4]]], np.int32)
+    map = warpsim.TensorMap(tensor, global_dim=(64, 40), global_strides=(256,), box_dim=(32, 8))
+    own = "FIRST:\nmbarrier.try_wait.parity.shared.b64 q, [bar], r9;\n@!q bra FIRST;\n"
+    text = LOOP.replace("AGAIN:\n", f"setp.eq.u32 q, r1, 1;\n@!q bra AGAIN;\n{own}AGAIN:\n")
+    kernel = warpsim.load(text)["boxes"]
+    kernel((3,), (256,), (map, corners, out, 2), async_effects="at_wait" if late else "eager")
+
+    assert np.array_equal(out, [[tensor[y : y + 8, x : x + 32] for x, y in each] for each in corners.tolist()])
