@@ -376,3 +376,62 @@ def test_one_register_for_both_results():
 
     assert by_line(module.program)
     assert found.tolist() == [[1, int(p == q)] for p, q in pairs]
+
+
+def test_lines_that_name_something_of_their_module():
+    """The same line is another instruction where its name stands for something else."""
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(
+.param .u64 {}
+)
+{{
+.reg .b64 %rd<3>;
+ld.param.u64 %rd1, [p+8];
+ret;
+}}
+"""
+    found = []
+    for params in ("p[4]", "other,\n.param .u64 p[4]", "other[2],\n.param .u64 p[4]"):
+        program = program_of(text.format(params))
+        assert by_line(program)
+        found.append(program.functions["k"].code[0].operands[1].base.parameter.offset)
+
+    assert found == [0, 8, 16]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_calls_of_what_has_no_body(times):
+    """A call, which compilers write on several lines, is looked at by the linker."""
+    call = """{
+call.uni
+absent,
+(
+);
+}
+"""
+    text = f""".version 8.0
+.target sm_90
+.address_size 64
+.extern .func absent()
+;
+.visible .entry k()
+{{
+.reg .b32 %r<3>;
+mov.u32 %r1, 1;
+{call * times}ret;
+}}
+"""
+    with pytest.raises(PtxError, match="absent has no body in this module") as caught:
+        program_of(text)
+    assert [finding.rule for finding in caught.value.findings] == ["linkage"] * len(caught.value.findings)
+    assert caught.value.findings[0].line == 11
+
+
+@pytest.mark.parametrize(("type", "advice"), [("b64", "declare it as .b64"), ("u64", "declare it as .u64 or .b64")])
+def test_what_a_register_is_to_be_declared_as(type, advice):
+    """Each type that would do, once."""
+    with pytest.raises(PtxError) as caught:
+        program_of(f".version 8.0\n.target sm_90\n.visible .entry k() {{ .reg .b32 r; mov.{type} r, 3; ret; }}\n")
+    assert caught.value.findings[0].advice == advice

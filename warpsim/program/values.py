@@ -233,7 +233,8 @@ class Values:
         if seen is not type and not self._takes(type, seen):
             kind = register.type.name
             message = f"{register.name} is a .{kind} register; {self.what} is .{type.name}"
-            raise unfit(span, message, 2, f"declare it as .{type.name} or .b{type.bits}" if type.bits >= 16 else "")
+            good = " or ".join(dict.fromkeys([f".{type.name}", f".b{type.bits}"]))
+            raise unfit(span, message, 2, f"declare it as {good}" if type.bits >= 16 else "")
         return Operand(type, register, negated)
 
     def is_single(self) -> bool:
