@@ -401,32 +401,22 @@ ret;
     assert found == [0, 8, 16]
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_calls_of_what_has_no_body(times):
-    """A call, which compilers write on several lines, is looked at by the linker."""
-    call = """{
-call.uni
-absent,
-(
-);
+def test_rules_of_modules_for_lines_with_several_statements():
+    """What is checked once for a function sees them, too."""
+    text = """.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k()
+{
+.reg .b32 %r<3>;
+mov.u32 %r1, 1; tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;
+tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;
+ret;
 }
 """
-    text = f""".version 8.0
-.target sm_90
-.address_size 64
-.extern .func absent()
-;
-.visible .entry k()
-{{
-.reg .b32 %r<3>;
-mov.u32 %r1, 1;
-{call * times}ret;
-}}
-"""
-    with pytest.raises(PtxError, match="absent has no body in this module") as caught:
+    with pytest.raises(PtxError, match="illegal-form") as caught:
         program_of(text)
-    assert [finding.rule for finding in caught.value.findings] == ["linkage"] * len(caught.value.findings)
-    assert caught.value.findings[0].line == 11
+    assert "cta_group" in caught.value.findings[0].message
 
 
 @pytest.mark.parametrize(("type", "advice"), [("b64", "declare it as .b64"), ("u64", "declare it as .u64 or .b64")])
