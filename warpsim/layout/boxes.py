@@ -329,22 +329,15 @@ def _words_of(form: Form, phase: int) -> TileWords | None:
 def straight(fields: Fields, start: int) -> tuple[Form, TileWords] | None:
     """The form of loads of a plain tiled map to ``start`` in shared memory, and their words; None of other maps, or where their
     elements are no whole words."""
-    if fields.im2col or fields.packed or fields.interleave or fields.padded:
+    if fields.im2col or fields.packed or fields.interleave:
         return None
     if fields.rounds and "FLOAT32" not in tensor_map.DATA_TYPES[fields.data_type]:
         return None
     form = form_of(fields, units=True, stored=False, mode="tile")
     words = None if form.tile is None else _words_of(form, start & (SWIZZLED - 1))
-    if words is None or form.tile is None or (form.tile.strides * _step(form) & words.size - 1).any():
-        return None
-    return form, words
-
-
-def _step(form: Form) -> Array:
-    """What coordinates of boxes, in units of what is moved, are multiples of."""
-    steps: Array = np.ones(form.fields.rank, np.int64)
-    steps[0] = max(form.unit * form.element.itemsize // form.dtype.itemsize, 1)
-    return steps
+    return (
+        None if words is None else (form, words)
+    )  # strides are multiples of 16 bytes, and so of what words are read as
 
 
 @functools.lru_cache(maxsize=32)
