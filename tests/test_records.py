@@ -113,3 +113,20 @@ def test_made_when_used():
     assert inspect.isfunction(vars(Fresh)["__init__"])
     assert inspect.isfunction(vars(Fresh)["__eq__"])
     assert not inspect.isfunction(vars(Fresh)["__repr__"])
+
+
+@pytest.mark.parametrize("kind", ["frozen", "define"])
+def test_changed(kind):
+    """A copy with other values, of fields that there are."""
+
+    @getattr(records, kind)
+    class Pair:
+        x: int
+        y: list[int]
+
+    one = Pair(1, [])
+    other = records.changed(one, x=2)
+
+    assert (one.x, other.x, other.y is one.y, other == attrs.evolve(one, x=2)) == (1, 2, True, True)
+    with pytest.raises(AttributeError):
+        records.changed(one, z=2)
