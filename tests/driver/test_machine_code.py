@@ -125,8 +125,15 @@ def test_objects_that_are_linked_for_the_device(tmp_path):
         (tmp_path / f"{name}.o").write_bytes(elf({".text": b"x", "__nv_relfatbin": fatbin(text)}))
     (tmp_path / "c.o").write_bytes(elf({".text": b"x"}))
     a, b, c, made = (str(tmp_path / name) for name in ("a.o", "b.o", "c.o", "made"))
-    link(["--cubin", "-gencode=arch=compute_80,code=sm_80", "--device-link", a, b, "-o", made])
-    assert b".func other() { ret; }" in (tmp_path / "made").read_bytes()
+    target = "arch=compute_80,code=sm_80"
+    for words in (
+        [f"-gencode={target}", a, b, "-o", made],
+        ["-gencode", target, "-o", made, a, b],
+        ["-arch=sm_80", a, "-o", made, b],
+    ):
+        link(["--cubin", "--device-link", *words])
+        assert b".func other() { ret; }" in (tmp_path / "made").read_bytes()
+        (tmp_path / "made").unlink()
     link(["--cubin", "-gencode=arch=compute_80,code=sm_80", "--device-link", c, "-o", made + "2"])
     assert not (tmp_path / "made2").exists()
 

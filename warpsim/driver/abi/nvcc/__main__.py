@@ -39,11 +39,13 @@ def link(words: list[str]) -> None:
     from warpsim.driver.merging import linked
     from warpsim.driver.modules import members, section
 
-    sm = max(map(int, re.findall(r"\bcode=sm_(\d+)", " ".join(words))), default=90)
-    objects = [word for word in words[: words.index("-o")] if word.endswith(".o")]
+    place = words.index("-o")
+    given = [*words[:place], *words[place + 2 :]]
+    objects = [word for word in given if word.endswith(".o")]
+    sm = max(map(int, re.findall(r"\bsm_(\d+)", " ".join(word for word in given if word not in objects))), default=90)
     texts = [text for path in objects for text in members(section(path, b"__nv_relfatbin"), sm)]
     if texts:
-        with open(words[words.index("-o") + 1], "wb") as file:
+        with open(words[place + 1], "wb") as file:
             file.write(linked(texts) + b"\0")
 
 
