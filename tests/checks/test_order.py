@@ -49,3 +49,22 @@ def test_barriers_keep_the_table_small():
 
     assert len(order.acquired.table) < 8
     assert not order.unordered(np.full(64, 5), np.full(64, 6), np.arange(0, 128, 2)).any()
+
+
+@pytest.mark.parametrize("everyone", [True, False])
+def test_nothing_before_a_barrier_is_asked_for_once_the_end_of_copies_is_known(everyone):
+    """Only copies whose end some CTA has not seen keep what they did in question; mbarriers without copies do not."""
+    shape, numbers = shape_of(1, 64, 1, 2), Numbering(slots=16)
+    order = Order(shape, numbers.enter(np.arange(2), shape), {}, np.arange(2), numbers)
+    order.widen()
+    first, threads = np.array([0, 1]), None if everyone else np.arange(128)
+    places = order.copies_of(first, np.array([3, 3]), 5)
+    order.cta_barrier(threads, 8)
+    assert order.unordered(places, np.array([5, 5]), first).all()
+    assert order.floor <= 5
+    for column in range(2):
+        order.publish_copies(column, places[column : column + 1], np.array([6]))
+        order.acquire(order.variables[column], first[column : column + 1])
+        order.cta_barrier(threads, 10 + column)
+        assert order.floor == (11 if column else 0)
+    assert not order.unordered(places, np.array([5, 5]), first + 64).any()

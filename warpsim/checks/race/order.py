@@ -98,7 +98,7 @@ class Order:
         return array.reshape(-1)[self._index(positions)]
 
     def _settle(self) -> None:
-        self.floor = int(self.cta_time.min())
+        self.floor = int(self.cta_time[: self.shape.n_threads].min())
         known = None if self.asynchronous is None else self.asynchronous.floor()
         if known is not None:
             self.floor = min(self.floor, known)

@@ -143,8 +143,8 @@ class AsyncClocks:
         self.n_threads, self.groups = n_threads, warpgroups(n_threads)
         self.waited: Array = np.zeros((n_threads, width), np.int64)
         self.met: Array = np.zeros((rows - n_threads, width), np.int64)
-        self.last: Array = np.zeros_like(self.met)
-        """The time of the last operation."""
+        self.last: Array = np.full_like(self.met, -1)
+        """The time of the last operation, -1 if there was none."""
 
     def widen(self, width: int) -> None:
         """Give each CTA its own times."""
