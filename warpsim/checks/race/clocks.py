@@ -71,8 +71,9 @@ class LaunchRaces:
         the copy of each run, and when."""
         counts = any(i.traits.mbarrier is not None for f in launch.plan.program.functions.values() for i in f.kinds)
         self.numbers = Numbering(SLOTS if counts else 0)
-        self.slots: dict[int, int] = {}
-        """Of mbarriers at which copies count, by address: so many are kept apart."""
+        self.slots: dict[tuple[bool, int], int] = {}
+        """Of mbarriers at which copies count, by whether all are in other CTAs than the thread that starts these, and by address:
+        so many are kept apart."""
         self.starters: dict[int, int] = {}
         """The thread that last started a copy, by the number of the copies."""
         self.orders: list[Order] = []
@@ -225,13 +226,17 @@ class BatchClocks:
         positions = selection.positions
         return positions.reshape(-1) if mask is None else positions[np.broadcast_to(mask, positions.shape)]
 
-    def copies_of(self, positions: Array, address: Array) -> Array:
-        """Places of copies that threads at ``positions`` start, and that count at mbarriers at these addresses."""
+    def copies_of(self, positions: Array, columns: Array, address: Array) -> Array:
+        """Places of copies that threads at ``positions`` start, and that count at mbarriers at these addresses of ``columns``."""
         self.widen()
-        slots, address = self.launch.slots, np.broadcast_to(address, positions.shape)
-        for each in distinct(address).tolist():
+        away = np.zeros(positions.shape, np.bool_)
+        if self.clustered:
+            away = ~np.isin(positions, positions[columns == positions % self.n_ctas])
+        address = np.broadcast_to(address, positions.shape)
+        slots, mbarriers = self.launch.slots, list(zip(away.tolist(), address.tolist(), strict=True))
+        for each in sorted(set(mbarriers)):
             slots.setdefault(each, len(slots) % SLOTS)
-        places = self.order.copies_of(positions, np.array([slots[each] for each in address.tolist()]), self.now)
+        places = self.order.copies_of(positions, np.array([slots[each] for each in mbarriers]), self.now)
         self.launch.starters.update(zip((places + self.base).tolist(), (positions + self.base).tolist(), strict=True))
         return places
 

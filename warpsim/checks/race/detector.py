@@ -279,7 +279,7 @@ class Races:
         """The places of copies that count at mbarriers; those of others are of the threads that wait for them."""
         if transfer.signal is None or not self.clocks.launch.numbers.slots or not len(transfer.positions):
             return None
-        return self.clocks.copies_of(transfer.positions, transfer.signal.address)
+        return self.clocks.copies_of(transfer.positions, transfer.signal.columns, transfer.signal.address)
 
     def _read_later(self, machine: Machine, transfer: Transfer, source: Source, copies: Array | None) -> None:
         """Check what copies read in global memory against earlier writes, and keep it until somebody writes near there."""
