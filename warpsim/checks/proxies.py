@@ -530,14 +530,15 @@ class Proxies:
     def fence(self, positions: Array, spaces: tuple[str, ...]) -> None:
         """Note ``fence.proxy.async`` of threads."""
         now = self.tick(None)
+        if self.clocks is not None:
+            self._fence_step = self.clocks.now_apart()
         for space in spaces:
             self.fence_time[space][positions] = now
             self.fence_sync[space][positions] = self.sync_time[positions]
             np.maximum.at(self.floor[space], positions % self.n_ctas, self.cta_time[positions])
             if self.clocks is not None:
-                self._fence_step = self.clocks.now
                 fenced = self.fenced.setdefault(space, Fenced(self.n))
-                fenced.add(positions, now, self.cta_time[positions], self.clocks.now)
+                fenced.add(positions, now, self.cta_time[positions], self._fence_step)
         self._settled = None
 
     def barrier(self, group: Group | None) -> None:

@@ -205,6 +205,12 @@ class BatchClocks:
         """The number of the current step."""
         return self.launch.events.n - 1
 
+    def now_apart(self) -> int:
+        """The number of a new step that accesses nothing: what was released before is not of its time."""
+        self.launch.begin(None, 0)
+        self.launch.step = None
+        return self.now
+
     def begin(self, instruction: Instruction, role: Role) -> None:
         """Begin a step that accesses memory."""
         self.role = role
