@@ -1,6 +1,7 @@
 """What is proved of kernels, and what must not be."""
 
 import json
+import math
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -392,6 +393,36 @@ def test_a_solver_without_time():
     assert {f.message for a in found for f in a.findings} == {
         "ld.param.u32: following all paths that lead here takes too long"
     }
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_solver_with_any_time():
+    """No number of seconds is too large for the clock that ends what takes too long."""
+    pytest.importorskip("z3", reason="needs warpsim[prove]")
+    from warpsim.proving.ranges import answers_within
+
+    kernel = warpsim.load(SAXPY)["saxpy"]
+    args = 100, 2.0, np.zeros(100, np.float32), np.zeros(100, np.float32)
+    with Launching(kernel, 1, 128, args, kernel.device(None)).begun({}) as state:
+        found, _ = answers_within(state, {}, Effort.within(math.inf))
+
+    assert {a.verdict for a in found} == {Verdict.PROVED}
+
+
+def test_a_solver_whose_count_starts_again():
+    """What a question costs is known where the count of units passes what 32 bits hold."""
+    z3 = pytest.importorskip("z3", reason="needs warpsim[prove]")
+
+    class Worn(z3.Solver):
+        counts = iter([2**32 - 400_000, 200_000])
+
+        def statistics(self):
+            return SimpleNamespace(get_key_value=lambda _: next(self.counts))
+
+    effort = Effort.within(60)
+    before = effort.asked
+    assert effort.ask(Worn()) == z3.sat
+    assert before - effort.asked == 600_000
 
 
 STAGED = """.reg .b32 %n; .shared .align 16 .b8 t[256]; ld.param.u32 %n, [n]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, t;

@@ -16,6 +16,8 @@ FOLLOWED = 100_000
 """Instructions of the paths of a thread."""
 ASKED, EACH, LEAST = 100_000_000, 25_000_000, 20_000
 """What a solver may spend on all questions, and on one, in units of its own: some 4 million are a second. Asking costs at least the last."""
+COUNTED = 1 << 32
+"""z3 counts the units of a process modulo this."""
 SECONDS = 300.0
 
 
@@ -69,7 +71,7 @@ class Effort:
         try:
             return solver.check()
         finally:
-            self.asked -= max(_units(solver) - began, LEAST)
+            self.asked -= max((_units(solver) - began) % COUNTED, LEAST)
 
 
 def _units(solver: z3.Solver) -> int:

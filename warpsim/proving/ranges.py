@@ -427,7 +427,7 @@ def answers_within(
     """What can be proved of these properties for all scalars in ranges, and the inputs that may refute what cannot. Bounds are
     in question only of accesses at ``places`` (lines and columns), if those are given."""
     # z3 does not always look at its limits
-    timer = threading.Timer(effort.seconds + 0.1, z3.main_ctx().interrupt)
+    timer = threading.Timer(min(effort.seconds + 0.1, threading.TIMEOUT_MAX), z3.main_ctx().interrupt)
     timer.daemon = True
     timer.start()
     try:
