@@ -260,7 +260,9 @@ class TransferFunction:
         where = self._global_lanes(group, address)
         if where is not False:
             lanes = _both(where, active)
-            _report_value(machine, group, operands, lanes, "the operand of an atomic on global memory")
+            moves = not {"exch", "cas"}.isdisjoint(self.instruction.op.modifiers)
+            use = "the operand of an atomic on global memory"
+            _report_value(machine, group, operands, lanes, use, moves=moves)
             self._keep(machine, group, address, operands, lanes)
         if where is None:
             return {}
@@ -422,16 +424,17 @@ def _undefined_parts(group: Group, operands: tuple[Operand, ...]) -> Iterator[tu
 
 
 def _report_value(
-    machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array, use: str, *, replaceable: bool = False
-) -> None:
-    """Report a value that leaves the thread with undefined bits, unless they were loaded from beside written ones: compilers copy
-    structures with their padding; or, if it is ``replaceable``, are replaced before anybody sees them."""
+    machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array, use: str, *, replaceable: bool = False,
+    moves: bool = True,
+) -> None:  # fmt: skip
+    """Report a value that leaves the thread with undefined bits, unless it only ``moves`` and they were loaded from beside written
+    ones: compilers copy structures with their padding; or, if it is ``replaceable``, are replaced before anybody sees them."""
     if CONTENTS in machine.launch.settings.checks:
         return
     for slot, bits, type in _undefined_parts(group, operands):
         read = bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{type.dtype.itemsize}"))
         padding, unsure = group.shadow(PADDING, slot), lanes_of(read)
-        if padding is not None:
+        if padding is not None and moves:
             unsure = unsure & ~padding
         report_use(machine, group, slot, unsure, lanes, use, replaceable=replaceable)
 
