@@ -554,7 +554,7 @@ class RaceWatcher(Watcher):
         scope = fence_scope(instruction)
         if scope is not None:
             clocks = self.at(machine, group).clocks
-            if instruction.traits.scope == "cluster" and not clocks.clustered:
+            if instruction.traits.scope == "cluster" and scope != "inits" and not clocks.clustered:
                 scope = "cta"
             halves = BOTH.intersection(instruction.op.modifiers) or BOTH
             clocks.order.fence(clocks.threads_of(group.selection, active), scope, clocks.now, halves)
