@@ -316,7 +316,8 @@ class AccessChecks:
         near = bad & False
         if self.copying and write and not was_write:  # lanes of the warp of the thread that starts the copy
             n_ctas, readers, starter = self.clocks.n_ctas, pairs.theirs - self.clocks.base, pairs.ends[0]
-            near = bad & (readers % n_ctas == starter % n_ctas) & (readers // n_ctas >> 5 == starter // n_ctas >> 5)
+            near = bad & (readers < self.clocks.shape.n) & (readers % n_ctas == starter % n_ctas)
+            near &= readers // n_ctas >> 5 == starter // n_ctas >> 5
         gone = bad & False
         if order.left is not None:
             gone = bad & ~np.logical_or.reduce(self._unordered(pairs, ends, kinds, stayed=True))
