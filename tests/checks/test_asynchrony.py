@@ -382,3 +382,19 @@ def test_sources_are_free_in_each_cta(effects):
     program = edited(BULK_STORE, {"wait": wait, "reuse": ""})
 
     assert launch(program, grid=2, async_effects=effects)[1] == ()
+
+
+@pytest.mark.parametrize(("word", "warp"), [(0, 0), (64, 1)])
+def test_who_started_a_copy(word, warp):
+    """Copies of two threads count at one mbarrier; a race names the thread that started the copy in question."""
+    text = f"""@%first mbarrier.init.shared.b64 [%bar], 1;
+    @%first mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 512;
+    bar.sync 0; setp.eq.u32 %p2, %t, 32;
+    @%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%a], 256, [%bar];
+    @%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s+256], [%a+256], 256, [%bar];
+    setp.ge.u32 %p3, %t, 64; @%p3 bra READ;
+    WAIT: mbarrier.try_wait.parity.shared.b64 %p1, [%bar], 0; @!%p1 bra WAIT; bra END;
+    READ: nanosleep.u32 1000; ld.shared.u32 %r2, [%s+{4 * word}]; END:
+    """
+    (found,) = faulty.findings(faulty.Example.of(text, "block=96 checks=race"))
+    assert (found.rule, found.other.warp, found.other.lanes) == ("race", warp, (0,))

@@ -74,8 +74,8 @@ class LaunchRaces:
         self.slots: dict[tuple[bool, int], int] = {}
         """Of mbarriers at which copies count, by whether all are in other CTAs than the thread that starts these, and by address:
         so many are kept apart."""
-        self.starters: dict[int, int] = {}
-        """The thread that last started a copy, by the number of the copies."""
+        self.starters: dict[int, list[tuple[int, int]]] = {}
+        """When other threads than before began to start copies, and which, by the number of the copies."""
         self.orders: list[Order] = []
         self.flags_of_batches: list[Any] = []
         self.pasts: list[Past] = []
@@ -110,9 +110,11 @@ class LaunchRaces:
             out[mine] = self.orders[number].fenced(threads[mine] - self.numbers.bases[number], "gpu")
         return out
 
-    def place(self, thread: int) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
-        """CTA, warp and lane of a thread number."""
-        thread = self.starters.get(thread, thread)
+    def place(self, thread: int, time: int = 0) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
+        """CTA, warp and lane of a thread number; of copies, those of the thread that started them at a ``time``."""
+        if thread in self.starters:
+            known = self.starters[thread]
+            thread = known[max(bisect.bisect(known, time, key=lambda one: one[0]) - 1, 0)][1]
         at = bisect.bisect(self.numbers.bases, thread) - 1
         ctas, n_ctas, _ = self.numbers.batches[at]
         position = thread - self.numbers.bases[at]
@@ -243,7 +245,10 @@ class BatchClocks:
         for each in sorted(set(mbarriers)):
             slots.setdefault(each, len(slots) % SLOTS)
         places = self.order.copies_of(positions, np.array([slots[each] for each in mbarriers]), self.now)
-        self.launch.starters.update(zip((places + self.base).tolist(), (positions + self.base).tolist(), strict=True))
+        for place, starter in zip((places + self.base).tolist(), (positions + self.base).tolist(), strict=True):
+            known = self.launch.starters.setdefault(place, [])
+            if not known or known[-1][1] != starter:
+                known.append((self.now, starter))
         return places
 
     # ---- barriers, warps, fences -------------------------------------------------------------

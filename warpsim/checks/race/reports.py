@@ -125,7 +125,7 @@ class Reports:
         """Report that these threads race with an earlier access."""
         allocation, level, launch = race.allocation, self.clocks.role.level, self.clocks.launch
         event = launch.access(race.time)
-        cta, warp, lanes = launch.place(race.thread)
+        cta, warp, lanes = launch.place(race.thread, race.time)
         done, did = ("written", "wrote") if race.was_write else ("read", "read")
         does = "written" if race.write else "read"
         other = attrs.evolve(finding_at(machine.launch, event), message=f"{done} here", cta=cta, warp=warp, lanes=lanes)
