@@ -7,6 +7,7 @@ import pytest
 
 import boxes_ptx
 import warpsim
+from docs.tools import faulty
 from warpsim.machine.state import global_memory
 
 
@@ -338,3 +339,28 @@ def test_boxes_that_arrive_one_after_the_other(late):
     kernel((3,), (256,), (map, corners, out, 2), async_effects="at_wait" if late else "eager")
 
     assert np.array_equal(out, [[tensor[y : y + 8, x : x + 32] for x, y in each] for each in corners.tolist()])
+
+
+@pytest.mark.parametrize(
+    ("place", "column", "what"),
+    [("%s", 1, "a multiple of 16"), ("%s+16", 0, "a multiple of 128"), ("%s+3968", 0, "leaves the"), ("%s+128", 4, "")],
+)
+def test_a_load_like_one_before_is_checked_as_that(place, column, what):
+    """Where a map is known already, a load to another place, or from elsewhere, may still be one that cannot be."""
+    text = f"""@%first mbarrier.init.shared.b64 [%bar], 1;
+    @%first mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 4096;
+    mov.b64 %x3, map; cvta.param.u64 %x3, %x3; mov.u32 %r2, 0; mov.u32 %r3, {column};
+    @%first cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%x3, {{%r2, %r2}}], [%bar];
+    @%first cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [{place}], [%x3, {{%r3, %r2}}], [%bar];
+    """
+    example = faulty.Example.of(text, "block=32")
+    kernel = warpsim.load(example.module())["k"]
+    words = np.arange(4096, dtype=np.uint32)
+    tensor = warpsim.TensorMap(words, global_dim=[32, 16], global_strides=[128], box_dim=[8, 8])
+    found = kernel(
+        1, 32, (words, words, tensor), checks="all-race-async-smem-overwrite-async-read-early", on_finding="collect"
+    ).findings
+    line = next(n for n, each in enumerate(example.module().split("\n"), 1) if f"[{place}], [%x3, {{%r3" in each)
+    errors = [f for f in found if f.severity == "error"]
+    assert [(f.rule, f.line) for f in errors] == [("tensor-map", line)] * bool(what)
+    assert all(what in f.message for f in errors)
