@@ -115,10 +115,11 @@ def test_integer_reductions_are_joined(engine, operation, expected):
         "atom.global.add.u32 %r3, [%rd0], 1; mul.wide.u32 %rd3, %r3, 4; add.u64 %rd3, %rd0, %rd3; st.global.u32 [%rd3+4], %r1;",
         "atom.global.exch.b32 %r3, [%rd0], %r1;",
         "red.global.add.f32 [%rd0], 0f3DCCCCCD;",
+        "mov.b32 %r3, 0x2E662E66; red.global.add.noftz.f16x2 [%rd0], %r3;",
         "st.volatile.global.u32 [%rd1], %r1; ld.volatile.global.u32 %r3, [%rd0];",
         "mov.u32 %r3, %clock; st.global.u32 [%rd1], %r3;",
     ],
-    ids=["ticket", "exchange", "float", "volatile", "clock"],
+    ids=["ticket", "exchange", "float", "packed float", "volatile", "clock"],
 )
 def test_ctas_that_talk_are_kept_together(body):
     """Where CTAs may see each other's order, nothing is sent, and the result is that of one piece."""

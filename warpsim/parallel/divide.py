@@ -27,7 +27,7 @@ from warpsim.parallel.processes import Here, Memory, Pickled, Processes, Threads
 from warpsim.program.names import device_function
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
-from warpsim.types import TYPES
+from warpsim.types import TYPES, bits_type
 
 
 def independent(outcomes: Sequence[Outcome]) -> bool:
@@ -295,6 +295,6 @@ def _reduces(instruction: Instruction, used: frozenset[int]) -> bool:
     op, traits = instruction.op, instruction.traits
     if traits.access is not Access.ATOMIC or traits.asynchronous is not None or op.get("op") not in JOINED:
         return False
-    if op.type.kind not in ("s", "u", "b"):
-        return False
+    if op.type.kind not in ("s", "u") and op.type is not bits_type(op.type.bits):
+        return False  # floats, packed ones too
     return used.isdisjoint(instruction.writes)
