@@ -250,6 +250,61 @@ def test_a_watcher_of_all(batches, monkeypatch):
     assert more.stores == 9
 
 
+class Near(warpsim.Watcher):
+    """Notes events of CTA 2, and of the launch."""
+
+    def __init__(self):
+        self.heard = []
+
+    def from_near(self, launch):
+        """CTA 2; nobody minds the others."""
+        return np.array([2]), warpsim.Watcher()
+
+    def launch_began(self, launch):
+        """Note it."""
+        self.heard.append("launch began")
+
+    def registers_read(self, machine, group, registers):
+        """Note the instruction."""
+        self.heard.append(group.instruction.text)
+
+    def launch_ended(self, launch):
+        """Note it."""
+        self.heard.append("launch ended")
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_every_event(others, batches, monkeypatch):
+    """A watcher from near hears of the launch, once, and of registers."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+    near, beside = Near(), [Near() for _ in range(others)]
+    warpsim.load(GRID.replace("@DOUBT@", ""))["k"](
+        (9,), (32,), (np.zeros(9 * 32, np.uint32),), watchers=[near, *beside]
+    )
+
+    assert (near.heard[0], near.heard[-1]) == ("launch began", "launch ended")
+    assert (near.heard[1], near.heard[-2]) == ("mad.lo.u32", "st.global.u32")
+    assert all(other.heard == near.heard for other in beside)
+    assert [ctas for seen, ctas in batches if seen] == [[2]]
+
+
+def test_a_watcher_of_all_hears_once_of_the_launch(monkeypatch):
+    """A watcher that hears of every CTA hears once that a launch begins, and ends."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+
+    class Whole(Near):
+        """One that leaves no CTAs to others."""
+
+        from_near = warpsim.Watcher.from_near
+
+    whole = Whole()
+    warpsim.load(GRID.replace("@DOUBT@", ""))["k"](
+        (9,), (32,), (np.zeros(9 * 32, np.uint32),), watchers=[Tracer(1), whole]
+    )
+
+    assert [heard for heard in whole.heard if heard.startswith("launch")] == ["launch began", "launch ended"]
+
+
 def test_a_profile_of_parts_of_warps():
     """Loads of constants are not counted where the first lane of a warp is elsewhere."""
     text = (

@@ -147,6 +147,30 @@ TURNS_ALONE = 64
 """In a random order, how many times a loop may run before others."""
 
 
+class _Registers:
+    """The steps and the ends of blocks that report registers, unless a watcher has ``wrapped`` them itself."""
+
+    def __init__(self, wrapped: Wrapper | None) -> None:
+        self._wrapped = wrapped
+        self._found: dict[BoundBlock, tuple[list[Step], End]] = {}
+
+    def of(self, block: BoundBlock, group: Group) -> tuple[list[Step], End]:
+        """Those of a block."""
+        found = self._found.get(block)
+        if found is None:
+            found = self._found[block] = with_register_events(block, group, self._wrapped)
+        return found
+
+
+def _registers_of(hooks: Hooks) -> _Registers | None:
+    """Those that report to ``hooks``; None if nobody listens to registers."""
+    read, wrapped = hooks.registers_read, hooks.step_wrapped
+    if read is None and hooks.registers_written is None:
+        return None
+    alone = getattr(read, "__self__", None) is getattr(wrapped, "__self__", hooks)
+    return _Registers(wrapped if alone else None)  # type: ignore[arg-type]
+
+
 class Run:
     """A running launch: its state, its watchers, and the machine of each of its batches.
 
@@ -169,7 +193,11 @@ class Run:
         self.compiled = compiled if in_order else None
         self.bodies = None if compiled is None else compiled.bodies
         self.hooks = Hooks(watchers)
-        self._near_hooks = self.hooks if near is None else Hooks(near)
+        self._near_hooks = self._launch_hooks = self.hooks
+        if near is not None:
+            seeing, others = tuple(near), tuple(watchers)
+            self._near_hooks = Hooks(seeing)
+            self._launch_hooks = Hooks([*seeing, *(w for w in others if all(w is not one for one in seeing))])
         self.progress = progress
         self.room = ANY
         """For how many warp-instructions compiled code may go on before the next step."""
@@ -180,11 +208,8 @@ class Run:
         self._timed = seconds is not None or progress is not None
         both = self.hooks, self._near_hooks
         self._watched = any(hooks.step_before is not None or hooks.step_after is not None for hooks in both)
-        registers = self.hooks.registers_read is not None or self.hooks.registers_written is not None
-        self._register_steps: dict[BoundBlock, tuple[list[Step], End]] | None = {} if registers else None
-        wrapped = self.hooks.step_wrapped
-        alone = getattr(self.hooks.registers_read, "__self__", None) is getattr(wrapped, "__self__", self)
-        self._wrapped: Wrapper | None = wrapped if alone else None  # type: ignore[assignment]
+        self._registers = _registers_of(self.hooks)
+        self._near_registers = self._registers if near is None else _registers_of(self._near_hooks)
 
     def machine(self, batch: BatchState) -> Machine:
         """The machine through which the steps of a batch act."""
@@ -257,9 +282,9 @@ class Run:
 
     def _round(self) -> bool:
         """Begin the next round after every batch has had its turn; False at the end of the launch."""
-        state = self.state
-        if not state.started and self.hooks.launch_began is not None:
-            self.hooks.launch_began(state)
+        state, hooks = self.state, self._launch_hooks
+        if not state.started and hooks.launch_began is not None:
+            hooks.launch_began(state)
         begun = self._begin_wave()
         if state.started and not (begun or state.moved or state.memory.version != state.version):
             machines = [self.machine(batch) for batch in state.batches]
@@ -270,8 +295,8 @@ class Run:
         if not state.batches:
             if state.launched is not None and not state.by:
                 self._run_launched(tails=True)
-            if self.hooks.launch_ended is not None:
-                self.hooks.launch_ended(state)
+            if hooks.launch_ended is not None:
+                hooks.launch_ended(state)
             return False
         state.started, state.moved, state.version = True, False, state.memory.version
         state.turns = list(state.batches)
@@ -332,7 +357,8 @@ class Run:
         """Run a group until another comes before it; True for a pause."""
         state, batch, hooks, watched = self.state, machine.batch, machine.hooks, self._watched
         before, after, compiled = hooks.shadowed_before, hooks.shadowed_after, None if batch.near else self.compiled
-        register_steps, executed, names = self._register_steps, hooks.region_executed, hooks.shadows
+        registers = self._near_registers if batch.near else self._registers
+        executed, names = hooks.region_executed, hooks.shadows
         waiting = len(batch.runnable)
         limit = machine.limit(group) if waiting else None
         plain: BoundBlock | None = None  # the block that reads no shadow from before it
@@ -366,8 +392,8 @@ class Run:
                 self._count(machine, block, group)
             steps, end = block.steps, block.end
             shadowed = bool(group.shadows) if block is plain and group.at else group.may_read_shadows(names)
-            if register_steps is not None:
-                steps, end = self._of_registers(block, group)
+            if registers is not None:
+                steps, end = registers.of(block, group)
             stop = len(steps)
             if left is not None:
                 stop, left = min(stop, group.at + left), left - (stop - group.at)
@@ -447,14 +473,6 @@ class Run:
         parts = machine.batch.runnable[runnable:] if group.block < 0 else [group]
         executed(machine, group, state.instructions - sum(map(_counted_ahead, parts)) - before)
         return True
-
-    def _of_registers(self, block: BoundBlock, group: Group) -> tuple[list[Step], End]:
-        """The steps and the end of a block that report registers."""
-        assert self._register_steps is not None
-        found = self._register_steps.get(block)
-        if found is None:
-            found = self._register_steps[block] = with_register_events(block, group, self._wrapped)
-        return found
 
     def _pauses(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:
         """Report the next step, once. True if a watcher requests a pause before it, False if the group is passed on."""

@@ -87,7 +87,7 @@ class Watcher:
 
     def from_near(self, launch: LaunchState) -> tuple[Array, Listener] | None:
         """The CTAs, by linear numbers, of which it hears every event, and what listens in its place to all others, which then may
-        run compiled; None if it listens to all. Asked before a launch whose CTAs do not communicate with each other."""
+        run compiled; None if it listens to all. Asked before each launch; where CTAs communicate, it hears of all."""
         return None
 
     # ---- the launch --------------------------------------------------------------------------
