@@ -305,6 +305,30 @@ def test_a_watcher_of_all_hears_once_of_the_launch(monkeypatch):
     assert [heard for heard in whole.heard if heard.startswith("launch")] == ["launch began", "launch ended"]
 
 
+PRINTS = (
+    module_head("sm_90a")
+    + """
+.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
+.global .align 1 .b8 first[3] = {97, 59, 0}; .global .align 1 .b8 second[3] = {98, 59, 0};
+.visible .entry k() { .reg .b64 %f;
+mov.u64 %f, first; cvta.global.u64 %f, %f;
+{ .param .b64 f; .param .b64 a; .param .b32 r; st.param.b64 [f], %f; st.param.b64 [a], 0; call (r), vprintf, (f, a); }
+mov.u64 %f, second; cvta.global.u64 %f, %f;
+{ .param .b64 f; .param .b64 a; .param .b32 r; st.param.b64 [f], %f; st.param.b64 [a], 0; call (r), vprintf, (f, a); }
+ret; }
+"""
+)
+
+
+def test_what_is_printed(monkeypatch):
+    """A trace does not change the order in which threads print."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+    kernel, device = warpsim.load(PRINTS)["k"], warpsim.Device("sm_90a", stdout=lambda text: None)
+
+    assert kernel((3,), (1,), (), device=device).stdout == "a;a;a;b;b;b;"
+    assert kernel((3,), (1,), (), device=device, watchers=[Tracer(1)]).stdout == "a;a;a;b;b;b;"
+
+
 def test_a_profile_of_parts_of_warps():
     """Loads of constants are not counted where the first lane of a warp is elsewhere."""
     text = (

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import used_registers
+from warpsim.analysis.flow import calls_into, used_registers
 from warpsim.errors import ExecutionError, WarpsimError
 from warpsim.isa.atomics import JOINED
 from warpsim.isa.traits import Access, Ending
@@ -271,6 +271,16 @@ def why_together(plan: KernelPlan) -> str | None:
                 if not _reduces(instruction, used):
                     return f"line {instruction.span.line}: {instruction.text}"
     return None
+
+
+def prints(plan: KernelPlan) -> bool:
+    """Whether a kernel may print; the order in which threads do shows which run side by side."""
+    program = plan.program
+    return "vprintf" in program.externs and any(
+        i.traits.ending is Ending.CALL and calls_into(i, ("vprintf",), program)
+        for function in reachable(plan)
+        for i in function.function.code
+    )
 
 
 def reachable(plan: KernelPlan) -> list[FunctionPlan]:
