@@ -329,6 +329,28 @@ def test_what_is_printed(monkeypatch):
     assert kernel((3,), (1,), (), device=device, watchers=[Tracer(1)]).stdout == "a;a;a;b;b;b;"
 
 
+BULK = (
+    module_head("sm_90a")
+    + """
+.visible .entry k(.param .u64 in, .param .u64 out) { .reg .b32 %x, %v<4>; .reg .b64 %in, %out;
+.shared .align 16 .b8 tile[16];
+ld.param.u64 %in, [in]; ld.param.u64 %out, [out]; mov.u32 %x, %ctaid.x; mad.wide.u32 %in, %x, 16, %in;
+ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%in]; st.shared.v4.b32 [tile], {%v0, %v1, %v2, %v3}; fence.proxy.async.shared::cta;
+cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%out], [tile], 16;
+cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret; }
+"""
+)
+
+
+def test_sums_of_floats(monkeypatch):
+    """Bulk copies add floats in the order of CTAs, whichever is shown: 2^24 + 1 + 2 is 2^24 + 2, 2 + 2^24 + 1 is more."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+    given, out = np.float32([[2**24] * 4, [1] * 4, [2] * 4]), np.zeros(4, np.float32)
+    warpsim.load(BULK)["k"]((3,), (1,), (given, out), watchers=[Tracer([(2, 0, 0)])])
+
+    assert out.tolist() == [2**24 + 2] * 4
+
+
 def test_a_profile_of_parts_of_warps():
     """Loads of constants are not counted where the first lane of a warp is elsewhere."""
     text = (

@@ -185,11 +185,12 @@ def _elsewhere(state: LaunchState, watchers: Sequence[Watcher]) -> list[Listener
     parts = [one[0] for one in found if one is not None]
     if not parts or state.schedule is not None:
         return None
-    from warpsim.parallel.divide import kept_together, prints
+    from warpsim.parallel.divide import kept_together, shows_order
 
     near, (x, y, z) = np.unique(np.concatenate(parts)), state.block
     few = (state.n_ctas - len(near)) * x * y * z < ELSEWHERE
-    if few or kept_together(state.plan, cooperative=state.settings.cooperative) is not None or prints(state.plan):
+    together = few or kept_together(state.plan, cooperative=state.settings.cooperative) is not None
+    if together or shows_order(state.plan):
         return None
     state.near = near
     return [watcher if one is None else one[1] for watcher, one in zip(watchers, found, strict=True)]

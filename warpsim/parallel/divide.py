@@ -91,6 +91,7 @@ PARTS_OF_A_WORKER = 2
 TRIES = 3
 """How often a part is given to workers that get lost before it runs here."""
 HEAP = frozenset({"malloc", "free"})
+PRINTS = frozenset({"vprintf"})
 TOGETHER: Note[str | None] = Note("parallel")
 """The key under which a kernel's plan caches why its CTAs must run together."""
 
@@ -273,11 +274,13 @@ def why_together(plan: KernelPlan) -> str | None:
     return None
 
 
-def prints(plan: KernelPlan) -> bool:
-    """Whether a kernel may print; the order in which threads do shows which run side by side."""
+def shows_order(plan: KernelPlan) -> bool:
+    """Whether a kernel may show the order of CTAs that do not communicate: it prints, or bulk copies reduce floats."""
     program = plan.program
-    return "vprintf" in program.externs and any(
-        i.traits.ending is Ending.CALL and calls_into(i, ("vprintf",), program)
+    return any(
+        calls_into(i, program.externs.keys() & PRINTS, program)
+        if i.traits.ending is Ending.CALL
+        else i.op.get("redOp") and "global" in i.traits.spaces and (i.op.type is None or i.op.type.kind == "f")
         for function in reachable(plan)
         for i in function.function.code
     )
