@@ -229,6 +229,49 @@ def test_rows_of_matrices(stride, passes):
     assert counts.shared_bytes == 4 * 512
 
 
+def test_accesses_that_are_nearly_alike():
+    """Each costs what its own lanes cost, whatever another of the same threads has cost that differs in one thing: the size, the
+    lanes, the begin, rows in place of words."""
+    accesses = {  # the space, bytes between lanes, the first one's offset, bytes of each, the first lane
+        "ld.shared.u32 %r4, [%r2]": ("shared", 16, 0, 4, 0),
+        "ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r2]": ("shared", 16, 0, 16, 0),
+        "ld.shared.u16 %h, [%r2]": ("shared", 16, 0, 2, 0),
+        "@%p ld.shared.u32 %r4, [%r2]": ("shared", 16, 0, 4, 16),
+        "@%q ld.shared.u32 %r4, [%r2]": ("shared", 16, 0, 4, 28),
+        "ld.shared.u32 %r4, [%r3]": ("shared", 4, 0, 4, 0),
+        "ld.global.u32 %r4, [%d]": ("global", 4, 0, 4, 0),
+        "ld.global.u32 %r4, [%d+16]": ("global", 4, 16, 4, 0),
+        "ld.global.u32 %r4, [%d+128]": ("global", 4, 128, 4, 0),
+        "@%p ld.global.u32 %r4, [%d]": ("global", 4, 0, 4, 16),
+    }
+    rows = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4, %r5, %r6, %r7}, [%r2]"
+    for swap in (0, 1):  # lanes in order, and in pairs the wrong way round
+        text = (
+            HEAD
+            + f""".visible .entry k(.param .u64 data) {{ .shared .align 128 .b8 smem[512];
+            .reg .b16 %h; .reg .b32 %r<8>; .reg .b64 %d; .reg .pred %p, %q;
+            ld.param.u64 %d, [data]; mov.u32 %r0, %tid.x; setp.ge.u32 %p, %r0, 16; setp.ge.u32 %q, %r0, 28;
+            {"xor.b32 %r0, %r0, 1;" if swap else ""}
+            mov.u32 %r1, smem; mad.lo.u32 %r2, %r0, 16, %r1; mad.lo.u32 %r3, %r0, 4, %r1; mad.wide.u32 %d, %r0, 4, %d;
+            """
+            + "".join(f"{access};\n" for access in [*accesses, rows])
+            + "ret; }"
+        )
+        data = np.zeros(100, np.uint32)
+        profile = warpsim.load(text)["k"](
+            (1,), (32,), (data,), profile=True, checks="none", engine="interpreter"
+        ).profile
+        found = {line.text.rstrip(";"): line.counts for line in profile.lines}
+        for access, (space, step, offset, nbytes, first) in accesses.items():
+            places = [None if lane < first else (lane ^ swap) * step + offset for lane in range(32)]
+            counts = found[access]
+            if space == "shared":
+                assert (counts.shared_pieces, counts.shared_passes) == banks_of(places, nbytes), access
+            else:
+                assert counts.sectors == sectors_of(places), access
+        assert (found[rows].shared_pieces, found[rows].shared_passes) == (4, 4)
+
+
 def test_divergence():
     """Lanes 0 to 9 of each warp take another way; the last warp of a CTA has 16 threads, and is whole with them."""
     text = (
