@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import struct
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from ctypes import addressof, c_char
 from functools import lru_cache, partial
@@ -408,7 +407,6 @@ class Passes:
         self._spared: dict[tuple[str, str], float] = {}
         """Seconds that passes would have spared."""
         self._queued: set[tuple[str, str]] = set()
-        self._lock = threading.Lock()
 
     def of(self, root: str, kind: str, lanes: int) -> Pass | None:
         """The pass of an operation on elements of a type; None while there is none. What is worth it is compiled behind launches."""
