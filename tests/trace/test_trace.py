@@ -248,16 +248,26 @@ def test_ctas_beyond_the_grid(cta):
         warpsim.load(HANDOVER)["handover"]((3,), (64,), (), watchers=[Tracer(ctas=[(2, 0, 0), cta])])
 
 
+@pytest.mark.parametrize("ctas", [None, "x", [(0, 0)], [(0.5, 0, 0)], [3]])
+def test_what_names_no_ctas(ctas):
+    """CTAs are a number, or have three coordinates each."""
+    with pytest.raises(warpsim.LaunchError, match=r"a number of CTAs or of a list of \(x, y, z\)"):
+        warpsim.load(HANDOVER)["handover"]((3,), (64,), (), watchers=[Tracer(ctas=ctas)])
+
+
 def test_any_batch_size():
-    """CTAs that run one after the other give the same counts and waits."""
-    waits = []
+    """CTAs that run one after the other give the same waits, and the same accesses of each."""
+    waits, marks = [], []
     for threads in (64, 1 << 17):
         tracer = Tracer()
         warpsim.load(HANDOVER)["handover"]((2,), (64,), (), watchers=[tracer], batch_threads=threads)
         trace = tracer.trace()
         waits.append(sorted((row, what) for rows, _, _, what in trace.waits for row in rows))
+        marks.append(sorted(mark[2:] for mark in trace.marks))
 
     assert waits[0] == waits[1] == [(0, "barrier 1"), (2, "barrier 1")]
+    assert marks[0] == marks[1]
+    assert {cta for cta, *_ in marks[0]} == {0, 1}
 
 
 def test_the_recording_ends():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable, Sequence
+from operator import index
 
 import numpy as np
 
@@ -200,11 +201,15 @@ class Tracer(Profiler):
             if isinstance(self._chosen, int):
                 ctas: Sequence[int] = range(max(min(self._chosen, launch.n_ctas), 1))
             else:
-                if not self._chosen or any(
-                    not (0 <= x < gx and 0 <= y < gy and 0 <= z < gz) for x, y, z in self._chosen
-                ):
+                try:
+                    chosen = [(index(x), index(y), index(z)) for x, y, z in self._chosen]
+                except (TypeError, ValueError):
+                    raise LaunchError(
+                        f"a trace is of a number of CTAs or of a list of (x, y, z), not of {shown(self._chosen)}"
+                    ) from None
+                if not chosen or any(not (0 <= x < gx and 0 <= y < gy and 0 <= z < gz) for x, y, z in chosen):
                     raise LaunchError(f"a trace of the CTAs {shown(self._chosen)}: the grid is {launch.grid}")
-                ctas = [launch.number_of(cta) for cta in self._chosen]
+                ctas = [launch.number_of(cta) for cta in chosen]
             self._rows = Rows(launch, ctas)
             self._waits = Waits(len(self._rows.ctas) * self._rows.per_cta)
             self._touches = Touches(launch.shared_size, self._rows)
