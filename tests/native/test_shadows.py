@@ -119,6 +119,28 @@ def test_special_values(n):
             assert found[3] == -1
 
 
+@pytest.mark.parametrize(("root", "sign"), [("min", 1), ("max", -1)])
+def test_the_other_of_a_nan(root, sign):
+    """What is no number loses against any number, on either side."""
+    left, right, out = np.array([NAN, 2, 1, NAN], np.float32), np.array([2, NAN, 3, NAN], np.float32), np.empty(4)
+    got, wrong = sign * np.array([2, 2, 1, NAN], np.float32), np.array([0.0, 0.25, 0.25, 0.0])
+    found = compiled(root)(got, [(sign * left, sign * wrong), (sign * right, None)], None, out, (4,))
+
+    np.testing.assert_array_equal(out, sign * np.array([0.0, 0.25, 0.25, 0.0]))
+    assert found[:4] == (0.375, 0.25, 2, -1)
+
+
+def test_arrays_in_another_order():
+    """Elements count where they stand in the shape, however an array is kept, in rows of one and of all."""
+    rng = np.random.default_rng(6)
+    values = rng.standard_normal((70, 3)).astype(np.float32).T
+    row, errors = np.ones((3, 1), np.float32), rng.standard_normal((70, 3)).T
+    got, out = values + row, np.empty((3, 70))
+    compiled("add")(got, [(row, None), (values, errors)], None, out, (3, 70))
+
+    np.testing.assert_allclose(out, (values.astype(float) + errors + 1) - got, rtol=1e-12)
+
+
 def test_lanes_that_do_not_count():
     """What is masked is not counted, and not mended."""
     got, error = np.array([1, 2, INF, 4], np.float32), np.array([1e-7, 0.5, 3.0, NAN])
