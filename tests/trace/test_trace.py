@@ -270,6 +270,28 @@ def test_any_batch_size():
     assert {cta for cta, *_ in marks[0]} == {0, 1}
 
 
+def test_marks():
+    """Accesses of a place a few steps apart share a mark; later ones begin another; in a cluster, the CTA is the one that holds the
+    memory."""
+    text = (
+        module_head("sm_90a")
+        + """
+.visible .entry k() { .reg .b32 %own, %first, %second, %v; .shared .align 16 .b8 tile[16];
+mov.u32 %own, tile; mapa.shared::cluster.u32 %first, %own, 0; mapa.shared::cluster.u32 %second, %own, 1;
+st.shared::cluster.u32 [%first], 1;
+st.shared::cluster.u32 [%second], 1;
+st.shared::cluster.u32 [%first], 1;
+mov.u32 %v, 1; mov.u32 %v, 2; mov.u32 %v, 3; mov.u32 %v, 4; mov.u32 %v, 5;
+st.shared::cluster.u32 [%first], 1;
+ret; }
+"""
+    )
+    tracer = Tracer()
+    warpsim.load(text)["k"]((2,), (1,), (), cluster=(2,), watchers=[tracer], engine="interpreter", checks="none")
+
+    assert [mark[:3] for mark in tracer.trace().marks] == [(3, 5, 0), (4, 4, 1), (11, 11, 0)]
+
+
 def test_the_recording_ends():
     """After so many steps nothing more is recorded, and the launch goes on."""
     tracer = Tracer(max_steps=5)
