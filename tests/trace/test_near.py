@@ -206,6 +206,13 @@ def test_few_others(batches):
     assert numbers((7, 1, 1), 4, batches) == []
 
 
+def test_a_random_order(batches, monkeypatch):
+    """A seed's order of CTAs is that of all of them."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+
+    assert numbers((7, 1, 1), 4, batches, schedule=7) == []
+
+
 def test_a_finding_elsewhere(batches, monkeypatch):
     """A finding of a CTA that is not shown is in the trace, and ends the launch as in any."""
     monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
