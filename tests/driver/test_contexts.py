@@ -11,6 +11,7 @@ import struct
 
 import pytest
 
+from device_launches import TAIL, launch, source
 from ptx_text import module_head
 
 HEAD = module_head("sm_90")
@@ -125,6 +126,39 @@ def test_clusters(cuda, call, size, allowed, code):
     params = (ctypes.c_uint64 * 1)(ctypes.addressof(argument))
     assert call("cuLaunchKernelEx", ctypes.create_string_buffer(config), kernel, params, 0) == code
     assert call("cuCtxSynchronize") == 0
+
+
+def test_limits_are_a_contexts_own(cuda, call):
+    """How many grids may wait is set for one context, and until it is reset (H200)."""
+    body = (
+        "mov.u32 %r5, 0; again:"
+        + launch("child", TAIL)
+        + "add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 50; @%p2 bra again;"
+    )
+    text = source(child="atom.global.add.u32 %r1, [%d0], 1;", main=body)
+
+    def most():
+        """How many of 50 tail launches have run."""
+        address, kernel, found = cuda.memory(), ctypes.c_uint64(), ctypes.c_uint32()
+        name, limit = ctypes.create_string_buffer(b"main"), ctypes.c_uint64()
+        assert call("cuMemsetD8_v2", address, 0, 16) == 0
+        assert call("cuModuleGetFunction", kernel, cuda.load(text), name) == cuda.launch(kernel.value, address) == 0
+        assert call("cuMemcpyDtoH_v2", found, address, 4) == call("cuCtxGetLimit", limit, 4) == 0
+        return found.value, limit.value
+
+    primary, first = ctypes.c_uint64(), (40, 40)
+    assert call("cuDevicePrimaryCtxRetain", primary, 0) == call("cuCtxSetCurrent", primary.value) == 0
+    assert call("cuCtxSetLimit", 4, 40) == 0
+    assert most() == first
+    other = cuda.context()
+    assert most() == (50, 2048)
+    assert call("cuCtxSetLimit", 4, 45) == 0
+    assert most() == (45, 45)
+    assert call("cuCtxDestroy_v2", other) == 0
+    assert most() == first
+    assert call("cuDevicePrimaryCtxReset", 0) == 0
+    assert call("cuDevicePrimaryCtxRetain", primary, 0) == call("cuCtxSetCurrent", primary.value) == 0
+    assert most() == (50, 2048)
 
 
 def test_a_context_owns_its_memory_and_modules(cuda, call):

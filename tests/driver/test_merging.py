@@ -160,7 +160,7 @@ def test_a_kernel_of_another_module_is_launched(gpu, turned):
     for allowed, most, wanted in ((0, 40, (40, 9, 0)), (50000, 39, (40, 0, 69))):
         if allowed:
             set_attribute(module.function("child"), 8, allowed)
-        gpu.devices[0].pending_launches = most
+        gpu.pending_launches[None] = most
         gpu.fill(out, 0, 4, 3)
         gpu.launch(module.function("main"), (1, 1, 1), (1, 1, 1), struct.pack("<Q", out))
         gpu.copy(words.ctypes.data, out, words.nbytes)

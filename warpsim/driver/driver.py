@@ -22,6 +22,7 @@ from warpsim.driver.work import Copy, Dims, Fill, Launch, Work
 from warpsim.host.device import Device
 from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Checks
+from warpsim.machine.state.launch import PENDING
 
 VERSION = 13090
 """The CUDA version that this driver reports; runtimes up to it accept it."""
@@ -62,6 +63,7 @@ class Driver:
         self.virtual = Virtual(self.memory)
         self.report = Report(report, quiet=quiet)
         self.error = Result.SUCCESS
+        self.pending_launches: dict[object, int] = {}
         self._current = current
         self._failed: object = None
         self.captures = 0
@@ -200,10 +202,16 @@ class Driver:
         """Set the sticky error of a kernel: all later work is refused with it."""
         self.error, self._failed = error, self._current()
 
+    def pending(self) -> int:
+        """How many grids that kernels launch may wait: what has been set for the owner of the launches, or the default."""
+        return self.pending_launches.get(self._current(), PENDING)
+
     def reset(self, owner: object = None) -> None:
-        """Clear the error, and free all memory; or only what belongs to one owner."""
+        """Clear the error and the limits, and free all memory; or only what belongs to one owner."""
         if owner is None or self._failed is owner:
             self.error = Result.SUCCESS
+        limits = self.pending_launches
+        self.pending_launches = {each: n for each, n in limits.items() if None is not owner is not each}
         self.memory.reset(owner)
 
     # ---- shortcuts -------------------------------------------------------------------------------

@@ -169,6 +169,9 @@ class DriverInterface(Protocol):
     options: Keywords
     """Options of every launch."""
 
+    def pending(self) -> int:
+        """How many grids that kernels launch may wait."""
+
     def fail(self, error: Result) -> None:
         """Set the sticky error of a kernel."""
 

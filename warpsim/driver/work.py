@@ -52,6 +52,8 @@ class Launch:
             return
         self.function.check()
         driver.report.launches += 1
+        module = self.function.module
+        module.device.pending_launches = driver.pending()
         try:
             result = self.function.kernel(
                 self.grid,
@@ -60,7 +62,7 @@ class Launch:
                 shared_mem=self.shared,
                 cluster=self.cluster or self.function.cluster,
                 cooperative=self.cooperative,
-                device=self.function.module.device,
+                device=module.device,
                 **driver.options,
             )
         except LaunchError as problem:

@@ -180,7 +180,7 @@ def set_limit(limit: int, value: int) -> None:
     context = PROCESS.context()
     context.limits[limit] = value
     if limit == PENDING_LAUNCHES:
-        PROCESS.driver.devices[context.ordinal].pending_launches = max(value, LEAST_PENDING)
+        PROCESS.driver.pending_launches[context] = max(value, LEAST_PENDING)
 
 
 @call("!8U", "cuCtxGetLimit cudaDeviceGetLimit")

@@ -239,8 +239,9 @@ class Process:
         return stream.context if isinstance(stream.context, Context) else self.context()
 
     def end(self, context: Context) -> None:
-        """End a context with its memory, modules, streams and events, and the error of its kernel."""
+        """End a context with its limits, memory, modules, streams and events, and the error of its kernel."""
         context.ended = True
+        context.limits.clear()
         self.driver.reset(context)
         for thing in self.handles.end(context, itself=not context.primary):
             if isinstance(thing, DriverModule):
