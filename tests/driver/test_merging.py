@@ -141,6 +141,25 @@ def test_the_barrier_of_a_grid(gpu, cooperative, status, count):
     assert count is None or (words[:, 1] == count).all()
 
 
+@pytest.mark.parametrize("fixed", [0, 20000])
+@pytest.mark.parametrize("more", [-48000, 0, 1, 50000])
+def test_shared_memory_of_grids_that_kernels_launch(gpu, fixed, more):
+    """As usual, up to 48 KiB with what the kernel declares; all of it as soon as the host has allowed one byte more (H200)."""
+    usual, everything = 49152 - fixed, 232448 - fixed
+    declared = f".shared .align 4 .b8 s[{fixed}]; st.shared.u32 [s], 1;" if fixed else ""
+    bodies = [
+        launch("child", shared=size) + f"st.global.u32 [%d0+{4 * k}], %r3;"
+        for k, size in enumerate((usual, usual + 1, everything, everything + 1))
+    ]
+    module = gpu.load(source(child=declared, main="".join(bodies)))
+    out, words = gpu.memory.allocate(16), np.empty(4, np.uint32)
+    set_attribute(module.function("child"), 8, max(usual + more, 0))
+    gpu.launch(module.function("main"), (1, 1, 1), (1, 1, 1), struct.pack("<Q", out))
+    gpu.copy(words.ctypes.data, out, words.nbytes)
+
+    assert words.tolist() == ([0, 0, 0, 9] if more > 0 else [0, 9, 9, 9])
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_kernel_of_another_module_is_launched(gpu, turned):
     """What launches it declares it; the host may allow it more shared memory than 48 KiB, and set how many launches wait."""

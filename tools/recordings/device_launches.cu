@@ -1,6 +1,6 @@
 // Asks a GPU what its device runtime answers to launches by kernels: codes at the limits, orders, depths.
 // nvcc -rdc=true -gencode arch=compute_90,code=sm_90 device_launches.cu -o device_launches -lcudadevrt
-// for n in $(seq 0 19); do ./device_launches $n; done > device_launches_h200.txt
+// for n in $(seq 0 36); do ./device_launches $n; done > device_launches_h200.txt
 #include <cstdio>
 #include <cstdlib>
 
@@ -210,6 +210,44 @@ static void orders() {
   for (int i = 0; i < n; i++) printf(" %d", o[i]);
   printf("\n");
 }
+__global__ void large_static() { __shared__ int fixed[5000]; extern __shared__ int more[]; fixed[threadIdx.x] = more[0]; value_ = fixed[more[1]]; }
+__global__ void fits(int bytes, int fixed) {
+  if (fixed) large_static<<<1, 1, bytes>>>(); else nothing<<<1, 1, bytes>>>();
+  value_ = cudaGetLastError();
+}
+void most_shared(int fixed, int allowed) {
+  int e = fixed ? cudaFuncSetAttribute(large_static, cudaFuncAttributeMaxDynamicSharedMemorySize, allowed)
+                : cudaFuncSetAttribute(nothing, cudaFuncAttributeMaxDynamicSharedMemorySize, allowed);
+  int fit = 0, not_ = 240 << 10, v;
+  while (not_ - fit > 1) {
+    int middle = (fit + not_) / 2;
+    fits<<<1, 1>>>(middle, fixed);
+    cudaMemcpyFromSymbol(&v, value_, 4);
+    (v ? not_ : fit) = middle;
+  }
+  printf("static %d, allowed %d (%d): %d\n", 20000 * fixed, allowed, e, fit);
+}
+__global__ void count_one() { atomicAdd(&count_, 1); }
+__global__ void some_tails(int n) { for (int i = 0; i < n; i++) count_one<<<1, 1, 0, cudaStreamTailLaunch>>>(); }
+void most_tails(const char *where) {
+  int v = 0;
+  size_t limit;
+  cudaMemcpyToSymbol(count_, &v, 4);
+  some_tails<<<1, 1>>>(100);
+  cudaMemcpyFromSymbol(&v, count_, 4);
+  cudaDeviceGetLimit(&limit, cudaLimitDevRuntimePendingLaunchCount);
+  printf("%s: %d of 100, limit %zu\n", where, v, limit);
+}
+__global__ void each_polls(int depth) {
+  volatile int *seen = order_;
+  if (depth) {
+    each_polls<<<1, 1, 0, cudaStreamFireAndForget>>>(depth - 1);
+    long long n = 0;
+    while (!seen[depth - 1] && ++n < 100000000);
+    if (!seen[depth - 1]) value_ = depth;
+  }
+  seen[depth] = 1;
+}
 int main(int argc, char **argv) {
   int test = atoi(argv[1]), v = 0;
   printf("# %d\n", test);
@@ -249,6 +287,25 @@ int main(int argc, char **argv) {
   case 30: printf("set limit: %d\n", cudaDeviceSetLimit(cudaLimitDevRuntimePendingLaunchCount, 5000)); many<<<1, 1>>>(6000, 0); break;
   case 31: zero_first<<<1, 1>>>(); break;
   case 32: deeper<<<1, 1>>>(0, 1, 3000); break;
+  case 33: for (int bytes : {0, 1000, 49152, 49153, 102400, 232448, 1000}) most_shared(0, bytes); for (int bytes : {0, 29152, 29153, 212448, 0}) most_shared(1, bytes); break;
+  case 34:
+    cudaDeviceSetLimit(cudaLimitDevRuntimePendingLaunchCount, 40);
+    most_tails("40");
+    void *create, *pop, *context;
+    cudaDriverEntryPointQueryResult result;
+    cudaGetDriverEntryPointByVersion("cuCtxCreate", &create, 11000, cudaEnableDefault, &result);
+    cudaGetDriverEntryPointByVersion("cuCtxPopCurrent", &pop, 11000, cudaEnableDefault, &result);
+    ((int (*)(void **, unsigned, int))create)(&context, 0, 0);
+    most_tails("another context");
+    cudaDeviceSetLimit(cudaLimitDevRuntimePendingLaunchCount, 60);
+    most_tails("60");
+    ((int (*)(void **))pop)(&context);
+    most_tails("the first context");
+    cudaDeviceReset();
+    most_tails("after a reset");
+    break;
+  case 35: each_polls<<<1, 1>>>(127); break;
+  case 36: each_polls<<<1, 1>>>(128); break;
   }
   printf("launch %d\n", cudaGetLastError());
   int r = cudaDeviceSynchronize();
@@ -257,7 +314,7 @@ int main(int argc, char **argv) {
     if (test >= 12 && test <= 15) orders();
     cudaMemcpyFromSymbol(&v, value_, 4);
     if (test == 25 || test == 26) { printf("%d", cudaMemcpy(seen, memory, 32, cudaMemcpyDeviceToHost)); for (int x : seen) printf(" %x", x); printf("\n"); }
-    if (test == 10 || test == 11 || test == 22 || test == 24 || test == 32) printf("value %d\n", v);
+    if (test == 10 || test == 11 || test == 22 || test == 24 || test == 32 || test > 34) printf("value %d\n", v);
     char c[97] = {};
     cudaMemcpyFromSymbol(c, block_, 96);
     if (test == 5) { for (char &x : c) if (!x) x = '.'; printf("bytes %.96s\n", c); }

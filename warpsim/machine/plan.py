@@ -381,7 +381,7 @@ class Image:
         self._names = {FUNCTION_CODE + 16 * number: name for name, number in self.function_numbers.items()}
         self.plans: dict[str, KernelPlan] = {}
         self.dynamic: dict[str, int] = {}
-        """Dynamic shared memory that the host has allowed to kernels, when kernels launch them."""
+        """The most dynamic shared memory of kernels, when kernels launch them: where the host has set what it may ask for itself."""
 
     @cached_property
     def uses(self) -> Uses:

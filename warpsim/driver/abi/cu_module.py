@@ -7,7 +7,7 @@ import ctypes
 from warpsim.driver import modules, properties
 from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.process import PROCESS, Context, c_string
-from warpsim.driver.modules import REGISTERS, DriverModule, Function, Library, LibraryKernel, Linker
+from warpsim.driver.modules import DEFAULT_SHARED, REGISTERS, DriverModule, Function, Library, LibraryKernel, Linker
 from warpsim.driver.raw import bytes_at, get32, get64, put64, put_bytes
 from warpsim.driver.results import DriverError, Result, require
 
@@ -200,7 +200,9 @@ def set_attribute(function: Function, number: int, value: int) -> None:
         most = function.module.device.max_shared - function.static_shared
         require(0 <= value <= most, f"{function.name}: {value} bytes of dynamic shared memory; the GPU has {most}")
         function.max_dynamic = value
-        function.kernel.module.image(function.module.device).dynamic[function.name] = value
+        usual = DEFAULT_SHARED - function.static_shared
+        by_kernels = most if value > usual else usual  # an H200 then gives all of it
+        function.kernel.module.image(function.module.device).dynamic[function.name] = by_kernels
     elif number == 9:
         function.carveout = value
     elif number in (11, 12, 13):
