@@ -166,6 +166,22 @@ def test_a_parent_that_polls(poll, counts, engine):
     assert out[:2].tolist() == [5, 5]
 
 
+@pytest.mark.parametrize("depth", [127, 128])
+def test_grids_that_poll_inside_each_other(depth):
+    """A GPU runs 128 grids at once, and hangs with more (H200)."""
+    at = "ld.param.u32 %r0, [n]; mul.wide.u32 %d5, %r0, 4; add.s64 %d5, %d5, %d0;"
+    poll = "again: ld.volatile.global.u32 %r1, [%d5+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra again;"
+    body = "setp.eq.u32 %p1, %r0, 0; @%p1 bra last; sub.u32 %r0, %r0, 1;" + launch("each", FORGET, "%r0") + poll
+    loaded = module(each=at + body + "last: st.volatile.global.u32 [%d5], 1;")
+    out = np.zeros(200, np.uint32)
+    if depth < 128:
+        loaded["each"](1, 1, (out, depth))
+        assert out.sum() == depth + 1
+        return
+    with pytest.raises(warpsim.ExecutionError, match="deadlock"):
+        loaded["each"](1, 1, (out, depth))
+
+
 def test_a_parent_that_polls_for_a_tail():
     """It comes only after the parent: no thread can proceed."""
     loop = "again: ld.volatile.global.u32 %r1, [%d0]; setp.eq.u32 %p1, %r1, 0; @%p1 bra again;"

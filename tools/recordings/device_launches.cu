@@ -210,7 +210,7 @@ static void orders() {
   for (int i = 0; i < n; i++) printf(" %d", o[i]);
   printf("\n");
 }
-__global__ void large_static() { __shared__ int fixed[5000]; extern __shared__ int more[]; fixed[threadIdx.x] = more[0]; value_ = fixed[more[1]]; }
+__global__ void large_static() { __shared__ int fixed[5000]; extern __shared__ int more[]; fixed[threadIdx.x] = 0; more[0] = fixed[0]; value_ = more[fixed[0]]; }
 __global__ void fits(int bytes, int fixed) {
   if (fixed) large_static<<<1, 1, bytes>>>(); else nothing<<<1, 1, bytes>>>();
   value_ = cudaGetLastError();

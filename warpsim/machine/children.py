@@ -37,6 +37,7 @@ def children(state: LaunchState, *, tails: bool) -> Iterator[LaunchState]:
             continue
         launched.ran += 1
         child = _begun(state, first)
+        child.inside = state.inside + (not tails)
         child.pending = around + held + depth
         yield child
         state.findings, state.instructions, state.skipped = child.findings, child.instructions, child.skipped

@@ -288,7 +288,7 @@ class Run:
         begun = self._begin_wave()
         if state.started and not (begun or state.moved or state.memory.version != state.version):
             machines = [self.machine(batch) for batch in state.batches]
-            if machines and state.launched is not None and state.launched.queue:
+            if machines and state.starts:
                 self._run_launched(tails=False)
             elif machines and not (pass_time(machines) or arrive_in_parts(machines)):
                 deadlock(machines)

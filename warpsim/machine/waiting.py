@@ -88,7 +88,7 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
 
 def _polls_in_vain(machine: Machine, group: Group, visit: Visit, launched: Launched) -> bool:
     """Whether a loop may wait for grids that this one has launched: these run before it goes on."""
-    launched.polled = bool(launched.queue) and (visit.idle >= BORED or group.back_edges % LOOK_EVERY == 0)
+    launched.polled = machine.launch.starts and (visit.idle >= BORED or group.back_edges % LOOK_EVERY == 0)
     if launched.polled:
         machine.push(group)
     return launched.polled

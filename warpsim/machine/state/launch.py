@@ -87,6 +87,8 @@ def load(plan: KernelPlan, data: bytes) -> object:
 
 BATCH_BYTES = 1 << 28
 PENDING = 2048
+AT_ONCE = 128
+"""Grids that a GPU runs at the same time (an H200 hangs where 129 of them poll, each for the next)."""
 Dims = tuple[int, int, int]
 Rectangle = tuple[int, int, int, int]
 """CTAs of a grid: the first row (along y, and z), the first in it, how many rows, and how many in each."""
@@ -191,6 +193,8 @@ class LaunchState:
     """Who launched it, in words, if a kernel did."""
     pending: int = 0
     """Grids that kernels have launched and that have not ended, but for those that it launches itself."""
+    inside: int = 0
+    """How many grids run while this one does: each polls for the one that it has launched."""
     _param_address: int | None = None
     _workspace: int | None = None
 
@@ -241,6 +245,11 @@ class LaunchState:
         if self._workspace is None:
             self._workspace = self.memory.allocate(256, "grid workspace")[0]
         return self._workspace
+
+    @property
+    def starts(self) -> bool:
+        """Whether it has launched a grid that may begin before its own end."""
+        return self.launched is not None and bool(self.launched.queue) and self.inside + 1 < AT_ONCE
 
     @property
     def placed(self) -> bool:
