@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from device_launches import FORGET, NOTE, TAIL, buffer, called, error, launch, launched, module
+from device_launches import FORGET, NOTE, TAIL, buffer, called, error, launch, launched, module, source
 from warpsim.debug import Session
 from warpsim.parallel.divide import kept_together
 
@@ -289,6 +289,26 @@ def test_undefined_bytes_of_parent_and_child():
             continue
         with pytest.raises(warpsim.ExecutionError, match="uninitialised"):
             loaded[name](1, 1, (memory,))
+
+
+@pytest.mark.parametrize("stored", [(), (8,), (8, 10)])
+def test_parameters_that_nothing_stores(stored):
+    """A number that is passed only in part is undefined; the padding of a structure may be."""
+    given = "st.u64 [%d2], %d0; st.u16 [%d2+12], 3;" + "".join(f"st.u16 [%d2+{at}], 7;" for at in stored)
+    text = source(
+        child="ld.param.u32 %r1, [n]; ld.param.u16 %h, [more]; cvt.u32.u16 %r2, %h;"
+        "add.u32 %r1, %r1, %r2; st.global.u32 [%d0], %r1;",
+        main=buffer("child") + given + launched(),
+    )
+    text = text.replace(".param .u32 n)", ".param .u32 n, .param .align 4 .b8 more[8])")
+    loaded = warpsim.load(text.replace(".reg .pred", ".reg .b16 %h; .reg .pred"))
+    if len(stored) == 2:
+        assert run(loaded)[0][0] == 0x70007 + 3
+        return
+    with pytest.raises(warpsim.ExecutionError, match="nothing has stored n of child into the buffer") as caught:
+        run(loaded)
+    assert caught.value.findings[0].rule == "uninitialised"
+    assert not run(loaded, checks={"race"})[1].findings
 
 
 def test_what_an_undefined_value_decides_to_launch():

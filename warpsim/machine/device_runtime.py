@@ -170,8 +170,11 @@ def _buffer_v2(caller: Caller, kernel: int, *shape: int) -> int:
 
 
 def _placed(caller: Caller, size: int, ordered: Ordered) -> int:
-    address = caller.machine.launch.memory.allocate(max(size, 4), BUFFER)[0]
+    machine = caller.machine
+    address = machine.launch.memory.allocate(max(size, 4), BUFFER)[0]
     caller.launched.buffers[address] = ordered
+    if machine.hooks.memory_allocated is not None:
+        machine.hooks.memory_allocated(machine, caller.group, machine.launch.memory.at(address))
     return address
 
 
@@ -218,18 +221,31 @@ def _launch_v2(caller: Caller, buffer: int, stream: int) -> int:
     ordered = launched.buffers.pop(buffer)
     function = _function(caller, ordered)
     size = function.parameter_bytes
-    held = memory.bytes_at(buffer)[:size].tobytes()
+    held, allocation = memory.bytes_at(buffer)[:size].tobytes(), memory.at(buffer)
     memory.unmap(buffer)
     if len(held) < size:
         return caller.wrong(f"the buffer has {len(held)} bytes; {ordered.kernel} takes {size} bytes of parameters")
+    written = None if allocation is None or allocation.shadow is None else allocation.shadow.data
     for param in function.params:
-        if param.size == 8 and not param.array:
+        if param.array:  # a structure, with its padding
+            continue
+        if written is not None and not written[param.offset :][: param.size].all():
+            _missing(caller, f"{param.name} of {ordered.kernel}")
+        elif param.size == 8:
             _check_pointer(caller, ordered, param.name, int.from_bytes(held[param.offset :][:8], "little"))
     error = _misfit(caller, ordered, function) or _full(caller)
     if not error:
         made = Ordered(ordered.kernel, ordered.grid, ordered.block, ordered.shared, held, caller.by())
         (launched.tails if stream == TAIL else launched.queue).append(made)
     return caller.code(error)
+
+
+def _missing(caller: Caller, what: str) -> None:
+    """Report a parameter that nothing has stored, if launches are checked for that."""
+    machine, rule = caller.machine, "uninitialised"
+    if rule in machine.launch.settings.checks:
+        message = f"{caller.function}: nothing has stored {what} into the buffer"
+        machine.fault(rule, message, caller.group, caller.lanes, advice="store all parameters before the launch")
 
 
 def _check_pointer(caller: Caller, ordered: Ordered, name: str, value: int) -> None:
