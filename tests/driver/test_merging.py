@@ -141,6 +141,20 @@ def test_the_barrier_of_a_grid(gpu, cooperative, status, count):
     assert count is None or (words[:, 1] == count).all()
 
 
+@pytest.mark.parametrize("head", ["child() .maxntid 32, 1, 1", "child .maxntid 32", "child"])
+def test_what_declares_a_kernel_of_another_module(gpu, head):
+    """Its name, with or without parentheses, and no directives."""
+    declared, call = ".extern .entry child;\n", launch("child").replace("st.u64 [%d2], %d0;", "")
+    main = source(main=call + "st.global.u32 [%d0], 7;").replace(".visible", declared + ".visible")
+    linker, out, word = driver.Linker(), gpu.memory.allocate(4), np.empty(1, np.uint32)
+    for text in (main, source() + f".visible .entry {head} {{ ret; }}\n"):
+        linker.add(text.encode(), 90)
+    gpu.launch(gpu.load(linker.complete()).function("main"), (1, 1, 1), (1, 1, 1), struct.pack("<Q", out))
+    gpu.copy(word.ctypes.data, out, 4)
+
+    assert word[0] == 7
+
+
 @pytest.mark.parametrize("fixed", [0, 20000])
 @pytest.mark.parametrize("more", [-48000, 0, 1, 50000])
 def test_shared_memory_of_grids_that_kernels_launch(gpu, fixed, more):

@@ -58,10 +58,9 @@ class Linkable:
 
     def header(self, statement: Statement, result: str) -> str:
         """A function's declaration, with the return parameter that its callers expect."""
-        head = self.text[statement.start : statement.body]
+        head, at = self.text[statement.start : statement.body], statement.place - statement.start
         if statement.word == ".entry":  # without its directives
-            head = head[: head.rindex(")") + 1] if ")" in head else head
-        at = statement.place - statement.start
+            head = head[: head.rindex(")") + 1] if ")" in head else head[:at] + head[at:].partition(".")[0]
         return f"{head[:at]}{result}{head[at:].rstrip()};"
 
     def rename(self, names: dict[str, str], files: dict[str, int]) -> None:
