@@ -257,6 +257,95 @@ def test_streams_and_copies():
     ]  # 0 whatever the value; cudaErrorInvalidMemcpyDirection: to the host
 
 
+def test_the_order_of_threads():
+    """In that of CTAs, warps and lanes, also where a warp has taken both sides of a branch."""
+    number = "mov.u32 %r4, %ctaid.x; mov.u32 %r5, %tid.x; mad.lo.u32 %r6, %r4, 100, %r5;"
+    odd = "and.b32 %r7, %r5, 1; setp.eq.u32 %p1, %r7, 0; @%p1 bra join; add.u32 %r6, %r6, 1000; join:"
+    out, _ = run(module(mark=MARK, main=number + odd + launch("mark", 0, "%r6")), size=200, grid=3, block=40)
+
+    assert notes(out) == [cta * 100 + k + k % 2 * 1000 for cta in range(3) for k in range(40)]
+
+
+def test_copies_behind_all_else():
+    """One in the stream of tail launches comes when the grids have ended."""
+    copy = called("__cudaCDP2MemcpyAsync", (8, "%d6"), (8, "%d0"), (8, 4), (4, 3), (8, TAIL))
+    body = "add.s64 %d6, %d0, 4;" + copy + launch("child") + launch("child", TAIL)
+    out, _ = run(module(child="atom.global.add.u32 %r1, [%d0], 1;", main=body))
+
+    assert out[:2].tolist() == [2, 1]
+
+
+MAKE = "__cudaCDP2StreamCreateWithFlags"
+
+
+def test_where_handles_are_stored():
+    """In shared memory of the thread's own CTA, or in global memory, which is written by that."""
+    shared = ".shared .b64 s; mov.u64 %d4, s; cvta.shared.u64 %d5, %d4;" + called(MAKE, (8, "%d5"), (4, 1))
+    shared += "ld.shared.u64 %d4, [s];" + launch("child", "%d4")
+    own = "mov.u32 %r5, %ctaid.x; mul.wide.u32 %d6, %r5, 8; add.s64 %d6, %d6, %d0; add.s64 %d6, %d6, 8;"
+    own += called(MAKE, (8, "%d6"), (4, 1)) + "ld.global.u64 %d4, [%d6];" + launch("child", "%d4")
+    loaded = module(child="atom.global.add.u32 %r1, [%d0], 1;", main=shared + own)
+    memory = loaded.device.empty(16, np.uint32)
+    loaded.device.write(memory.ptr, np.zeros(1, np.uint32))
+    loaded["main"](3, 1, (memory,))
+
+    assert np.array(memory)[0] == 6
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (called("__cudaCDP2MemcpyAsync", (8, "%d4"), (8, "%d0"), (8, 4), (4, 3), (8, 0)), "4 bytes at 0x"),
+        (called(MAKE, (8, "%d4"), (4, 1)), "cannot write 8 bytes at 0x"),
+    ],
+)
+def test_constants_are_not_written(what, message):
+    """Neither by copies nor by what makes a stream."""
+    text = source(main="mov.u64 %d4, kept; cvta.const.u64 %d4, %d4;" + what)
+    with pytest.raises(warpsim.ExecutionError, match=message):
+        run(warpsim.load(text.replace(".visible", ".const .b64 kept;\n.visible", 1)))
+
+
+@pytest.mark.parametrize(("grid", "code", "wanted"), [(4, 0, [4, 2]), (3, 912, [0, 0])])
+def test_a_grid_in_clusters(grid, code, wanted):
+    """Of a kernel whose blocks are clusters, too, a kernel launches CTAs (an H200; the host launches clusters)."""
+    size = "mov.u32 %r2, %cluster_nctaid.x; st.global.u32 [%d0+4], %r2;"
+    kernel = ".blocksareclusters .reqntid 1 .reqnctapercluster 2", "atom.global.add.u32 %r1, [%d0], 1;" + size
+    text = source(child=kernel, main=launch("child", grid=(grid, 1, 1)) + "st.global.u32 [%d0+8], %r3;")
+    out, _ = run(warpsim.load(text.replace(".version 8.7", ".version 9.0")))
+
+    assert out[:3].tolist() == [*wanted, code]
+
+
+def test_a_block_that_the_kernel_does_not_declare():
+    """An H200 runs it."""
+    loaded = module(child=(".reqntid 64", ""), main=launch("child", block=(32, 1, 1)))
+    with pytest.raises(
+        warpsim.ExecutionError, match=r"child requires blocks of \(64, 1, 1\) threads \(.reqntid\), not \(32, 1, 1\)"
+    ):
+        run(loaded)
+    run(module(child=(".reqntid 64", ""), main=launch("child", block=(64, 1, 1))))
+
+
+def test_a_stream_that_is_gone():
+    """It is none any more."""
+    stream = ".local .b64 handle; mov.u64 %d4, handle; cvta.local.u64 %d5, %d4;" + called(MAKE, (8, "%d5"), (4, 1))
+    gone = stream + "ld.local.u64 %d4, [%d4];" + called("__cudaCDP2StreamDestroy", (8, "%d4")) + launch("child", "%d4")
+    text = source(child="", main=gone).replace(
+        ".extern", ".extern .func (.param .b32 r) __cudaCDP2StreamDestroy(.param .b64 s);\n.extern", 1
+    )
+    with pytest.raises(warpsim.ExecutionError, match="is no stream of this grid"):
+        run(warpsim.load(text))
+
+
+def test_dynamic_shared_memory():
+    """It is as large as the launch says."""
+    use = "mov.u32 %r1, %dynamic_smem_size; st.global.u32 [%d0], %r1;"
+    out, _ = run(module(child=use, main=launch("child", shared=4096)), shared_mem=64)
+
+    assert out[0] == 4096
+
+
 def test_limits_hold_for_all_grids():
     """The budget of instructions is one for the launch and all that it launches."""
     loaded = module(again=launch("again"), main=launch("again"))

@@ -50,16 +50,13 @@ def children(state: LaunchState, *, tails: bool) -> Iterator[LaunchState]:
 
 def _begun(state: LaunchState, given: Ordered) -> LaunchState:
     """A grid before its first step: what it counts and finds continues that of the one that launched it."""
-    plan, grid = state.plan.image.plan(given.kernel), given.grid
-    cluster = cluster_of(plan.entry)
-    if cluster is not None and "blocksareclusters" in plan.entry.directives:
-        grid = grid[0] * cluster[0], grid[1] * cluster[1], grid[2] * cluster[2]
+    plan = state.plan.image.plan(given.kernel)
     order = None if state.schedule is None else attrs.evolve(state.schedule, waves=None)
     settings = attrs.evolve(
-        state.settings, dynamic_shared=given.shared, cluster=cluster, cooperative=False, by_warp=False
+        state.settings, dynamic_shared=given.shared, cluster=cluster_of(plan.entry), cooperative=False, by_warp=False
     )
     return LaunchState(
-        plan, grid, given.block, given.params, state.memory, state.device, settings,
+        plan, given.grid, given.block, given.params, state.memory, state.device, settings,
         schedule=order, by=given.by, printed=state.printed, findings=state.findings, counts=state.counts,
         instructions=state.instructions, skipped=state.skipped, thread_instructions=state.thread_instructions,
     )  # fmt: skip

@@ -233,6 +233,11 @@ def _launch_v2(caller: Caller, buffer: int, stream: int) -> int:
             _missing(caller, f"{param.name} of {ordered.kernel}")
         elif param.size == 8:
             _check_pointer(caller, ordered, param.name, int.from_bytes(held[param.offset :][:8], "little"))
+    required = function.directives.get("reqntid")
+    if required and ordered.block != of_three(required):
+        return caller.wrong(
+            f"{ordered.kernel} requires blocks of {of_three(required)} threads (.reqntid), not {ordered.block}"
+        )
     error = _misfit(caller, ordered, function) or _full(caller)
     if not error:
         made = Ordered(ordered.kernel, ordered.grid, ordered.block, ordered.shared, held, caller.by())
@@ -267,23 +272,18 @@ def _misfit(caller: Caller, ordered: Ordered, function: Function) -> int:
     """Why a grid does not fit, as an error."""
     plan, directives = caller.machine.launch.plan.image.plan(ordered.kernel), function.directives
     threads = ordered.block[0] * ordered.block[1] * ordered.block[2]
-    most = [MAX_THREADS]
-    for word in ("maxntid", "reqntid"):
-        if word in directives:
-            most.append(int(np.prod([int(v) for v in directives[word]])))
+    most = int(np.prod(of_three(directives["maxntid"]))) if "maxntid" in directives else MAX_THREADS
     fits = (
         all(0 < n <= limit for n, limit in zip(ordered.grid, MAX_GRID, strict=True))
         and all(0 < n <= limit for n, limit in zip(ordered.block, MAX_BLOCK, strict=True))
-        and threads <= min(most)
-        and ("reqntid" not in directives or ordered.block == of_three(directives["reqntid"]))
+        and threads <= min(most, MAX_THREADS)
         and ordered.shared <= plan.image.dynamic.get(ordered.kernel, MAX_SHARED - plan.shared.static)
         and plan.main.frame_size <= MAX_LOCAL
     )
     if not fits:
         return CONFIGURATION
-    cluster = cluster_of(function)
-    apart = cluster is not None and "blocksareclusters" not in directives
-    return CLUSTER if apart and any(g % c for g, c in zip(ordered.grid, cluster, strict=True)) else 0  # type: ignore[arg-type]
+    cluster = cluster_of(function) or (1, 1, 1)  # grids are of CTAs, also those of .blocksareclusters (H200)
+    return CLUSTER if any(g % c for g, c in zip(ordered.grid, cluster, strict=True)) else 0
 
 
 def of_three(numbers: Sequence[object]) -> tuple[int, int, int]:
