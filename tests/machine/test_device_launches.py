@@ -346,6 +346,29 @@ def test_dynamic_shared_memory():
     assert out[0] == 4096
 
 
+def test_undefined_bytes_that_are_copied():
+    """They stay undefined."""
+    copy = called("__cudaCDP2MemcpyAsync", (8, "%d0"), (8, "%d6"), (8, 4), (4, 3), (8, 0))
+    reads = "ld.global.u32 %r1, [%d0]; st.global.u32 [%d0+4], %r1;"
+    loaded = module(child=reads, main="add.s64 %d6, %d0, 64;" + copy + launch("child"))
+    memory = loaded.device.empty(32, np.uint32)
+    loaded.device.write(memory.ptr, np.zeros(2, np.uint32))
+    with pytest.raises(warpsim.ExecutionError, match="uninitialised"):
+        loaded["main"](1, 1, (memory,))
+
+
+def test_what_grids_print():
+    """It comes in their order."""
+    printf = "{ .param .b64 f; .param .b64 a; .param .b32 r; mov.u64 %d4, TEXT; cvta.global.u64 %d4, %d4; st.param.b64 [f], %d4;"
+    printf += "st.param.b64 [a], 0; call.uni (r), vprintf, (f, a); }"
+    text = source(child=printf.replace("TEXT", "child_"), main=launch("child") + printf.replace("TEXT", "main_"))
+    texts = "".join(f".global .b8 {n}_[2] = {{{ord(n[0])}, 0}};\n" for n in ("child", "main"))
+    declared = ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n"
+    _, result = run(warpsim.load(text.replace(".visible", declared + texts + ".visible", 1)))
+
+    assert result.stdout == "mc"
+
+
 def test_limits_hold_for_all_grids():
     """The budget of instructions is one for the launch and all that it launches."""
     loaded = module(again=launch("again"), main=launch("again"))
