@@ -369,6 +369,21 @@ def test_what_grids_print():
     assert result.stdout == "mc"
 
 
+@pytest.mark.parametrize("end", ["", "st.global.u32 [%d0+4096], 1;"])
+def test_nothing_is_left_in_memory(end):
+    """Buffers that are not launched, and streams, end with their grid, also where a grid faults."""
+    own = "mov.b64 %d4, n; cvta.param.u64 %d4, %d4; ld.u32 %r0, [%d4];" + "// [n]\n" + buffer("child") + STREAM
+    loaded = module(child=own + end, main=own + launch("child", 0, 1) + launch("child", TAIL, 1))
+    out = np.zeros(4, np.uint32)
+    if end:
+        with pytest.raises(warpsim.ExecutionError, match="out-of-bounds"):
+            loaded["main"](1, 1, (out, 1))
+    else:
+        loaded["main"](1, 1, (out, 1))
+
+    assert not loaded.device.memory.allocations
+
+
 def test_limits_hold_for_all_grids():
     """The budget of instructions is one for the launch and all that it launches."""
     loaded = module(again=launch("again"), main=launch("again"))
