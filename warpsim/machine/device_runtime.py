@@ -230,7 +230,9 @@ def _launch_v2(caller: Caller, buffer: int, stream: int) -> int:
         if param.array:  # a structure, with its padding
             continue
         if written is not None and not written[param.offset :][: param.size].all():
-            _missing(caller, f"{param.name} of {ordered.kernel}")
+            caller.wrong(
+                f"nothing has stored {param.name} of {ordered.kernel} into the buffer", "store all parameters first"
+            )
         elif param.size == 8:
             _check_pointer(caller, ordered, param.name, int.from_bytes(held[param.offset :][:8], "little"))
     required = function.directives.get("reqntid")
@@ -243,14 +245,6 @@ def _launch_v2(caller: Caller, buffer: int, stream: int) -> int:
         made = Ordered(ordered.kernel, ordered.grid, ordered.block, ordered.shared, held, caller.by())
         (launched.tails if stream == TAIL else launched.queue).append(made)
     return caller.code(error)
-
-
-def _missing(caller: Caller, what: str) -> None:
-    """Report a parameter that nothing has stored, if launches are checked for that."""
-    machine, rule = caller.machine, "uninitialised"
-    if rule in machine.launch.settings.checks:
-        message = f"{caller.function}: nothing has stored {what} into the buffer"
-        machine.fault(rule, message, caller.group, caller.lanes, advice="store all parameters before the launch")
 
 
 def _check_pointer(caller: Caller, ordered: Ordered, name: str, value: int) -> None:
