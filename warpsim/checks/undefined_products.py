@@ -51,9 +51,9 @@ class UndefinedMatrix(SharedMatrix):
         super().__init__(machine, group)
         self.space, self.reported = written, True
 
-    def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Array:
+    def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool, by_warp: bool) -> Array:
         """Read the undefined bits of a matrix."""
-        return ~super().read(bits, k, extent, dtype, transposed=transposed)
+        return ~super().read(bits, k, extent, dtype, transposed=transposed, by_warp=by_warp)
 
 
 @contextmanager

@@ -414,8 +414,9 @@ class SharedMatrixPort(Protocol):
     extent: tuple[int, int]
     """``(n, m)``: warpgroups, and CTAs side by side."""
 
-    def read(self, bits: Lanes, k: int, extent: int, dtype: DType, *, transposed: bool) -> Lanes:
-        """The matrix ``[n * m, k, extent]`` of descriptors ``[n, m]`` (both may be 1)."""
+    def read(self, bits: Lanes, k: int, extent: int, dtype: DType, *, transposed: bool, by_warp: bool) -> Lanes:
+        """The matrix ``[n * m, k, extent]`` of descriptors ``[n, m]`` (both may be 1). ``by_warp``: each warp reads 16 of
+        the ``extent``."""
 
 
 class StackPort(Protocol):

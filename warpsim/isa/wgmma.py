@@ -268,9 +268,10 @@ def operands(
     left = (
         fragments.gather_a(a, n, m, dtype)
         if a is not None
-        else _from_shared(a_desc, k, 64, dtype, trans_a, shared_matrix, report)
+        else _from_shared(a_desc, k, 64, dtype, trans_a, shared_matrix, report, by_warp=True)
     )
-    right = _from_shared(b_desc, k if meta is None else 2 * k, columns(op), dtype, trans_b, shared_matrix, report)
+    k_b = k if meta is None else 2 * k
+    right = _from_shared(b_desc, k_b, columns(op), dtype, trans_b, shared_matrix, report, by_warp=False)
     if meta is None:
         return left, right, None
     held = fragments.metadata(16 if dtype.itemsize == 1 else 8, one(sel), 64, floats=dtype.itemsize > 1)
@@ -286,6 +287,8 @@ def _from_shared(
     transposed: int,
     shared_matrix: SharedMatrixPort,
     report: ReportPort,
+    *,
+    by_warp: bool,
 ) -> Lanes:
     assert descriptor is not None, "a form without registers for A has its descriptor"
     n, m = shared_matrix.extent
@@ -303,7 +306,7 @@ def _from_shared(
                 wrong,
                 advice="compute the descriptor from values that all 128 threads share, not from their own index",
             )
-    return shared_matrix.read(bits, k, extent, dtype, transposed=bool(transposed))
+    return shared_matrix.read(bits, k, extent, dtype, transposed=bool(transposed), by_warp=by_warp)
 
 
 # ---- order ---------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ CHUNK = 16
 class Elements:
     """The elements named by one descriptor: byte addresses ``[k, extent, 1, 1]`` and values derived from them.
 
-    They fill ``chunks`` ``[n, 1, 1]`` of 16 bytes.
+    They fill ``chunks`` ``[n, 1, 1]`` of 16 bytes, which hold elements of row (or column) 16 * ``part`` and the next 15.
     """
 
     def __init__(self, bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> None:
@@ -180,7 +180,8 @@ class Elements:
         self.low, self.high = int(self.address.min()), int(self.address.max()) + itemsize
         self.problem = problem(bits, k, extent, itemsize, transposed=transposed)
         self.moved_span = moved_span(bits)
-        self.chunks = distinct(self.address & ~(CHUNK - 1)).reshape(-1, 1, 1)
+        chunks, first = np.unique(self.address & ~(CHUNK - 1), return_index=True)
+        self.chunks, self.part = chunks.reshape(-1, 1, 1), (first % extent >> 4).reshape(-1, 1, 1)
         self._places: dict[int, Array] = {}
         self._words: dict[int, tuple[Array, int]] = {}
         self._tables: dict[tuple[int, tuple[int, int]], tuple[Array, Array]] = {}

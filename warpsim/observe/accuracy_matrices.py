@@ -236,9 +236,9 @@ class _ExactMatrix(SharedMatrix):
         self.reported, self.memory, self.kind = True, memory, "f32" if kind == "tf32" else kind
         self.errors: list[Array | None] = []
 
-    def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Array:
+    def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool, by_warp: bool) -> Array:
         """Read a matrix ``[W, k, extent]``."""
-        found = super().read(bits, k, extent, dtype, transposed=transposed)
+        found = super().read(bits, k, extent, dtype, transposed=transposed, by_warp=by_warp)
         region = shared_of(self.machine)
         if self.kind not in self.memory.kinds(region):
             self.errors.append(None)

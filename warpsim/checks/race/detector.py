@@ -233,25 +233,30 @@ class Races:
         if seen.any():
             self.reports.report_read_only(machine, group, allocation, access.places, seen)
 
-    def matrix(self, machine: Machine, group: Group, address: Array, columns: Array) -> None:
-        """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
+    def matrix(self, machine: Machine, group: Group, address: Array, columns: Array, part: Array | None) -> None:
+        """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``, by all threads or, given
+        a ``part`` of each, by those of this warp."""
         self.clocks.widen()
         self.clocks.order.wgmma_reads()
         warps, n_ctas = group.warps, self.clocks.n_ctas
         start = warps.first_thread[::4].reshape(-1, 1)
-        rows = address.reshape(-1, *address.shape[-2:]) & ~15
+        rows = address & ~15
+        if part is not None:  # in the bits that the address of a row leaves free
+            rows = rows | part
+        rows = rows.reshape(-1, *rows.shape[-2:])
         if rows.shape[1:] == (1, 1):
             rows = distinct(rows).reshape(-1, 1, 1)
+        start = start + 32 * (rows & 15)
         shape = np.broadcast_shapes(rows.shape, columns.shape, start.shape)
-        at, where, first = (np.broadcast_to(x, shape).reshape(-1) for x in (rows, columns, start))
+        at, where, first = (np.broadcast_to(x, shape).reshape(-1) for x in (rows & ~15, columns, start))
         if travels(machine.launch.settings.checks):  # what a copy in flight writes is undefined, not a race
-            limits = int(rows.min()), int(rows.max()) + 16
+            limits = int(at.min()), int(at.max()) + 16
             early = [found for found, _ in unfinished_reads(machine, at, where, limits, 16)]
             kept = np.delete(np.arange(at.size), np.concatenate(early)) if early else ...
             at, where, first = at[kept], where[kept], first[kept]
         self._look(machine, at, where)
         readers = (self.clocks.shape.n_threads + (first >> 7)) * n_ctas + where
-        first, last = first * n_ctas + where, (first + 127) * n_ctas + where
+        first, last = first * n_ctas + where, (first + (127 if part is None else 31)) * n_ctas + where
         self.checks.flat(machine, group, Accesses(self.clocks.shared_cells, at, 16, first, last, where, others=readers))
 
     # ---- asynchronous copies -----------------------------------------------------------------
@@ -547,7 +552,9 @@ class RaceWatcher(Watcher):
     ) -> None:
         """Check what wgmma reads."""
         if not machine.delivering:
-            self.at(machine, group).matrix(machine, group, address, columns)
+            wgmma = machine.batch.wgmma
+            part = None if wgmma is None else wgmma.readers
+            self.at(machine, group).matrix(machine, group, address, columns, part)
 
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Array | None) -> None:
         """Note fences of the memory model."""

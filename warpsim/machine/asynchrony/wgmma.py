@@ -68,13 +68,21 @@ class _Matrix:
             descriptors.decode(self.bits), self.k, self.extent, self.itemsize, transposed=self.transposed
         )
 
-    def read(self) -> tuple[Array, int]:
-        """The addresses ``[..., n, m]`` of all bytes that are read, and how many lie at each."""
+    def read(self) -> tuple[Array, int, Array]:
+        """The addresses ``[..., n, m]`` of all bytes that are read, how many lie at each, and of which 16 rows they are."""
         if len(self.elements) == 1:
-            return self.elements[0].chunks, descriptors.CHUNK
+            return self.elements[0].chunks, descriptors.CHUNK, self.elements[0].part
         if not self.elements or len({len(e.chunks) for e in self.elements}) > 1:
-            return self.addresses(), self.itemsize
-        return np.stack([e.chunks[:, 0, 0] for e in self.elements], axis=1)[:, self.which], descriptors.CHUNK
+            return self.addresses(), self.itemsize, self.parts()
+        chunks, part = (
+            np.stack([found[:, 0, 0] for found in each], axis=1)[:, self.which]
+            for each in zip(*((e.chunks, e.part) for e in self.elements), strict=True)
+        )
+        return chunks, descriptors.CHUNK, part
+
+    def parts(self) -> Array:
+        """Of which 16 rows an address is, ``[extent, 1, 1]``."""
+        return np.arange(self.extent).reshape(-1, 1, 1) >> 4
 
 
 @lru_cache(maxsize=512)
@@ -103,7 +111,7 @@ class SharedMatrix:
         self.reported = False
         """Whether the read has been reported."""
 
-    def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Array:
+    def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool, by_warp: bool) -> Array:
         """Read the matrix ``[W, k, extent]`` of descriptors ``[n, m]`` (both may be 1); ``W`` is ``n * m``."""
         size, n_columns, space = dtype.itemsize, self.machine.batch.shape.n_ctas, self.space
         matrix = _matrix(bits, k, extent, size, transposed=transposed)
@@ -112,7 +120,7 @@ class SharedMatrix:
         if not inside:
             space.spare()
             address = np.minimum(matrix.addresses(), max(space.size - 16, 0)) & -16
-        self._report(matrix, address)
+        self._report(matrix, address, by_warp=by_warp)
         if inside and matrix.elements:
             per = 4 // size
             flat = space.flat.view(f"u{size}")
@@ -137,13 +145,13 @@ class SharedMatrix:
         """The byte address of each element of the matrix, ``[k, extent, n, m]`` (n and m may be 1)."""
         return _matrix(bits, k, extent, itemsize, transposed=transposed).addresses()
 
-    def words(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Words | None:
+    def words(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool, by_warp: bool) -> Words | None:
         """Report that the matrix is read, and return where it stands; None, with no report, if it leaves shared memory."""
         space = self.machine.batch.shared
         matrix = _matrix(bits, k, extent, dtype.itemsize, transposed=transposed)
         if matrix.high > space.size:
             return None
-        self._report(matrix, None)
+        self._report(matrix, None, by_warp=by_warp)
         n_columns = self.machine.batch.shape.n_ctas
         held: object
         if len(matrix.elements) == 1:
@@ -159,7 +167,7 @@ class SharedMatrix:
             tables = places.ctypes.data + places[0, 0].nbytes * np.arange(n * m).reshape(n, m)
         return Words(space.flat, self.owners.reshape(-1), tables, held)
 
-    def _report(self, matrix: _Matrix, address: Array | None) -> None:
+    def _report(self, matrix: _Matrix, address: Array | None, *, by_warp: bool) -> None:
         """Report descriptors and accesses to the hooks (``address``: those that are made instead); report descriptors
         that leave shared memory as faults if no watcher does.
         """
@@ -176,7 +184,8 @@ class SharedMatrix:
             message = descriptors.beyond(int(matrix.bits.flat[0]), high, size)
             machine.fault("out-of-bounds", message, self.group, address=high, advice=ADVICE)
         if machine.hooks.tile_read is not None:
-            where, nbytes = matrix.read() if address is None else (address, matrix.itemsize)
+            where, nbytes, part = matrix.read() if address is None else (address, matrix.itemsize, matrix.parts())
+            state_of(machine).readers = part if by_warp else None
             machine.hooks.tile_read(machine, self.group, where, self.columns, (low, high), nbytes)
 
 

@@ -65,6 +65,9 @@ class Wgmma:
     ends: Array
     uses: dict[str, RegisterUse] = attrs.field(factory=dict)
     starting: Starting | None = None
+    readers: Array | None = None
+    """Which warp of its warpgroup reads each address of the matrix that is being reported: of A, each reads its own 16 rows
+    (CUTLASS relies on it: one warp's P of FlashAttention-3 needs no barrier). None: all four."""
     pending: list[Pending] = attrs.field(factory=list)
     """Late ones, in issue order."""
 

@@ -229,13 +229,13 @@ class _Places:
         self.port, self.extent = port, port.extent
         self.gathered = iter(gathered)
 
-    def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Any:
+    def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool, by_warp: bool) -> Any:
         """The next matrix."""
         if not next(self.gathered):
-            return self.port.read(bits, k, extent, dtype, transposed=transposed)
-        found = self.port.words(bits, k, extent, dtype, transposed=transposed)
+            return self.port.read(bits, k, extent, dtype, transposed=transposed, by_warp=by_warp)
+        found = self.port.words(bits, k, extent, dtype, transposed=transposed, by_warp=by_warp)
         if found is None:
-            self.port.read(bits, k, extent, dtype, transposed=transposed)  # for those who look on
+            self.port.read(bits, k, extent, dtype, transposed=transposed, by_warp=by_warp)  # for those who look on
         return found
 
 
