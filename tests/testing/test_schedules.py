@@ -201,3 +201,20 @@ def test_lanes_that_take_no_part_invalidate_nothing():
 
     assert result.bits_equal
     assert result.findings == ()
+
+
+def test_a_jump_that_has_one_way():
+    """An order in which some lanes come to a ``bra.uni`` first does not have them go another way than those that come later."""
+    text = """.version 8.0 .target sm_90 .address_size 64
+    .visible .entry k(.param .u64 out) {
+    .reg .b32 t, r; .reg .b64 o, w; .reg .pred p;
+    mov.u32 t, %tid.x; ld.param.u64 o, [out]; mul.wide.u32 w, t, 4; add.u64 o, o, w;
+    setp.lt.u32 p, t, 7; @p bra A; bra.uni B;
+    A: mov.b32 r, 1; bra.uni C;
+    B: mov.b32 r, 2;
+    C: st.global.u32 [o], r; ret; }"""
+    kernel, out = warpsim.load(text)["k"], np.zeros(64, np.uint32)
+    found = [kernel(1, 64, (out,), schedule=seed, on_finding="collect").findings for seed in range(40)]
+
+    assert found == [()] * 40
+    assert out.tolist() == [1] * 7 + [2] * 57

@@ -243,6 +243,8 @@ class Barriers(Watcher):
         here = present(group)
         if "uni" not in here.op.modifiers or here.traits.ending is None:
             return
+        if here.guard is None and not here.reads:  # it has one way, which some lanes go first in another order
+            return
         taken = group.warps.spread(np.isin(group.selection.positions, parts[0].selection.positions))
         wrong = taken & (group.warps.active & ~taken).any(axis=1, keepdims=True)
         if wrong.any():
