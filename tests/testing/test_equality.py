@@ -51,6 +51,15 @@ def test_equal_kernels():
     assert (found.inputs, str(found)) == (4, "equal on 4 inputs")
 
 
+def test_inputs_that_are_the_same():
+    """Without an argument that depends on a seed, one launch is all that was compared, and the answer says so."""
+    args = [recipe("arange", 64), recipe("full", 64, value=2), np.zeros(64, np.float32)]
+
+    found = equal(kernel(FUSED), kernel(FUSED, "two"), 1, 64, args, inputs=5)
+
+    assert (found.inputs, str(found)) == (1, "equal on 1 input; no argument depends on a seed, so others are the same")
+
+
 def test_a_difference_is_explained():
     """One rounding or two: the element is one where exact arithmetic says so, all others are zero, and both lines are named."""
     args = [recipe("normal", 64, seed=1), recipe("normal", 64, seed=2), np.zeros(64, np.float32)]

@@ -91,6 +91,11 @@ class Recipe:
             values = make(np.asarray(words, np.uint64), LOGICAL[self.dtype], **{**takes, **self.numbers})
         return np.ascontiguousarray(values).reshape(self.shape)
 
+    @property
+    def seeded(self) -> bool:
+        """Whether another seed makes another array."""
+        return self.generator not in ("zeros", "full", "arange")
+
     def described(self) -> JsonObject:
         """The recipe as stored in case.json."""
         return {"generator": self.generator, "seed": self.seed, **self.numbers}
