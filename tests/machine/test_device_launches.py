@@ -9,6 +9,7 @@ import pytest
 
 import warpsim
 from device_launches import FORGET, NOTE, TAIL, buffer, called, error, launch, launched, module, source
+from engines import compiles
 from warpsim.debug import Session
 from warpsim.parallel.divide import kept_together
 
@@ -28,7 +29,7 @@ def notes(out):
     return out[1 : 1 + out[0]].tolist()
 
 
-@pytest.mark.parametrize("engine", ["interpreter", "auto", "compiled"])
+@pytest.mark.parametrize("engine", ["interpreter", "auto", pytest.param("compiled", marks=compiles)])
 def test_a_child_runs_after_its_launch(engine):
     """It sees what its parent has written by then; the result counts its instructions."""
     child = "mov.u32 %r1, %tid.x; mul.wide.u32 %d1, %r1, 4; add.s64 %d1, %d1, %d0; ld.global.u32 %r2, [%d1]; add.u32 %r2, %r2, %r1; st.global.u32 [%d1], %r2;"
