@@ -19,7 +19,8 @@ MANY = 10_000
 """Objects from which on looking at them matters: it takes a tenth of the time of reading 40,000, a fiftieth of that of 3,000."""
 _TIMES = iter(range(8))
 """How often they may count as old. Each time, the garbage collector begins anew to count towards its next look at what is old; it
-would find no garbage in a process that goes on making programs if there were no end to this."""
+would find no garbage in a process that goes on making programs if there were no end to this. To count what somebody has frozen
+takes a look at all of it, so that has an end, too."""
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def no_collection() -> Iterator[None]:
     try:
         yield
     finally:
-        if gc.get_count()[0] > MANY and not gc.get_freeze_count() and next(_TIMES, None) is not None:
+        if gc.get_count()[0] > MANY and next(_TIMES, None) is not None and not gc.get_freeze_count():
             gc.freeze()
             gc.unfreeze()
         gc.enable()
