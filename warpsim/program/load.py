@@ -15,18 +15,11 @@ KEPT = 1 << 16
 """Longest text whose program is cached, in characters; longer ones would hold too much memory."""
 LONG = 0.003
 """Seconds of reading from which on what was read is kept on disk: finding it takes one."""
-MANY = 10_000
-"""Objects from which on looking at them matters: it takes a tenth of the time of reading 40,000, a fiftieth of that of 3,000."""
-_TIMES = iter(range(8))
-"""How often they may count as old. Each time, the garbage collector begins anew to count towards its next look at what is old; it
-would find no garbage in a process that goes on making programs if there were no end to this. To count what somebody has frozen
-takes a look at all of it, so that has an end, too."""
 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Disable automatic collection inside the context: it would scan everything made so far, and find nothing. Where much was made,
-    it counts as old behind it, the first times."""
+    """Disable automatic collection inside the context: it would scan everything made so far, and find nothing."""
     if not gc.isenabled():
         yield
         return
@@ -34,9 +27,6 @@ def no_collection() -> Iterator[None]:
     try:
         yield
     finally:
-        if gc.get_count()[0] > MANY and next(_TIMES, None) is not None and not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
         gc.enable()
 
 
