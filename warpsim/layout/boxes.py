@@ -335,9 +335,7 @@ def straight(fields: Fields, start: int) -> tuple[Form, TileWords] | None:
         return None
     form = form_of(fields, units=True, stored=False, mode="tile")
     words = None if form.tile is None else _words_of(form, start & (SWIZZLED - 1))
-    return (
-        None if words is None else (form, words)
-    )  # strides are multiples of 16 bytes, and so of what words are read as
+    return None if words is None else (form, words)  # strides are multiples of 16 bytes, and so of these words
 
 
 @functools.lru_cache(maxsize=32)
