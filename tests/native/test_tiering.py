@@ -258,6 +258,32 @@ def test_a_busy_machine(monkeypatch):
     assert len(codes(module)) == 1
 
 
+MULTIPLIES = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<6>; .reg .b64 %d<3>; .reg .pred %q;
+ld.param.u64 %d1, [p]; mov.u32 %r1, 0; mov.u32 %r2, 0x3c003c00; mov.u32 %r3, 0;
+L: mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r1, %r1}, {%r2, %r2}, {%r2}, {%r1, %r1};
+add.u32 %r3, %r3, 1; setp.lt.u32 %q, %r3, 9; @%q bra L;
+mov.u32 %r3, %tid.x; mul.wide.u32 %d2, %r3, 4; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r1; ret; }"""
+
+
+def test_products_take_their_time(monkeypatch, done):
+    """Code that multiplies matrices is not held against what steps take that do not: the interpreter's products are no faster."""
+    hours = itertools.count(step=3600.0)
+    monkeypatch.setattr("warpsim.native.runtime.calls.spent", lambda: next(hours))
+    module = warpsim.load(MULTIPLIES)
+    for _ in range(12):
+        words = np.zeros(64, np.uint32)
+        module["k"]((1,), (64,), (words,), engine="auto")
+        assert (words == 0x54805480).all()  # 9 times 8
+        native(module).account.interpreted = 1e9
+        assert compile_queue().wait(60)
+    done.clear()
+    module["k"]((1,), (64,), (words,), engine="auto")
+    assert len(done) == 1
+
+
 def test_the_end_of_the_process():
     """What waits is dropped, and what runs is waited for."""
     jobs, done = two_jobs()
