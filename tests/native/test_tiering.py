@@ -4,6 +4,7 @@ import itertools
 import os
 import threading
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import warpsim
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
 from warpsim import cache
+from warpsim.native.compiling import queue
 from warpsim.native.compiling.compiler import compiler
 from warpsim.native.compiling.queue import CompileQueue, compile_queue
 from warpsim.native.regions.options import Outcome
@@ -22,6 +24,7 @@ from warpsim.native.tiering import build as making
 from warpsim.native.tiering import cost as costs
 from warpsim.native.tiering import eligibility as serving
 from warpsim.native.tiering.engine import CompiledEngine
+from warpsim.native.tiering.entry_points import TRIALS
 
 PTX = """.version 8.0
 .target sm_80
@@ -255,7 +258,23 @@ def test_a_busy_machine(monkeypatch):
     for _ in range(12):
         launch(module, "auto", 7)
         assert compile_queue().wait(60)
-    assert len(codes(module)) == 1
+    tried = [entry.faster for entry in native(module).entries.values() if entry.trials < TRIALS]
+    assert tried
+    assert all(tried)
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.0, 1), (queue.EVERY, 1000)])
+def test_a_launch_pauses_for_the_thread(monkeypatch, seconds, most):
+    """And goes on for a while between two pauses."""
+    pauses, over, jobs = [], threading.Event(), compile_queue()
+    monkeypatch.setattr(jobs, "_pause", 0.0)
+    clock = itertools.count(0.0, seconds)
+    monkeypatch.setattr(queue, "time", SimpleNamespace(perf_counter=clock.__next__, sleep=pauses.append))
+    jobs.submit(lambda: over.wait(60))
+    launch(warpsim.load(PTX.replace("SALT", "13")), "auto", 13)
+    over.set()
+    assert jobs.wait(60)
+    assert min(most, 2) <= len(pauses) <= most
 
 
 MULTIPLIES = """.version 8.0

@@ -10,8 +10,12 @@ import atexit
 import collections
 import os
 import threading
+import time
 from collections.abc import Callable
 from functools import lru_cache
+
+PAUSE, EVERY = 5e-4, 1e-3
+"""Seconds that a launch pauses for the thread, and between two pauses."""
 
 
 class CompileQueue:
@@ -21,10 +25,12 @@ class CompileQueue:
         self._jobs: collections.deque[Callable[[], None]] = collections.deque()
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._busy = self._over = False
+        self.busy = self._over = False
+        """Whether there is something to compile."""
         self.in_line = False
         """Whether jobs run where they are submitted: a C program ends without its Python, and what the thread compiles is lost."""
         self._working = threading.Lock()
+        self._pause = 0.0
         atexit.register(self.stop)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(
@@ -38,15 +44,23 @@ class CompileQueue:
             return
         with self._change:
             self._jobs.append(job)
+            self.busy = True
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="warpsim compiles", daemon=True)
                 self._thread.start()
             self._change.notify_all()
 
+    def let_run(self) -> None:
+        """Pause where a launch goes on, if it is time. NumPy releases Python's lock for a moment in many calls: whenever it does, a
+        thread that waits for the lock begins anew to wait, and may never ask for it."""
+        if time.perf_counter() >= self._pause:
+            time.sleep(PAUSE)
+            self._pause = time.perf_counter() + EVERY
+
     def wait(self, seconds: float) -> bool:
         """Wait until the queue is empty; False after a timeout."""
         with self._change:
-            return self._change.wait_for(lambda: not (self._jobs or self._busy), seconds)
+            return self._change.wait_for(lambda: not self.busy, seconds)
 
     def stop(self) -> None:
         """Drop queued jobs, and wait for the running one."""
@@ -60,7 +74,7 @@ class CompileQueue:
     def _forked(self) -> None:
         """Reset in the child of a fork: no thread, no jobs."""
         self._working.release()
-        self._change, self._thread, self._busy = threading.Condition(), None, False
+        self._change, self._thread, self.busy = threading.Condition(), None, False
         self._jobs.clear()
 
     def _run(self) -> None:
@@ -68,15 +82,16 @@ class CompileQueue:
             with self._change:
                 self._change.wait_for(lambda: self._over or bool(self._jobs))
                 if self._over:
+                    self.busy = False
                     return
-                job, self._busy = self._jobs.popleft(), True
+                job = self._jobs.popleft()
             try:
                 with self._working:
                     job()
             finally:
                 del job
                 with self._change:
-                    self._busy = False
+                    self.busy = bool(self._jobs)
                     self._change.notify_all()
 
 

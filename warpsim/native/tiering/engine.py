@@ -12,6 +12,7 @@ from warpsim.isa.spec import Scope
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.state.notes import Note
 from warpsim.machine.waves import wave_of, waves_of
+from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.regions.options import Holds, Options, Place, Stops, described
 from warpsim.native.tiering.cost import HOT, LAUNCH, Policy, has_spare_core, share_of
 from warpsim.native.tiering.enqueue import enqueue, enqueue_urgent
@@ -69,6 +70,7 @@ class CompiledEngine:
         self._resting: dict[tuple[int, int], tuple[FunctionPlan, Selection, EntryPoint]] = {}
         """By block and step, an entry point that is not checked at every visit, and for whom."""
         self._calls: Calls | None = None
+        self._queue = compile_queue()
 
     @property
     def compiling(self) -> float:
@@ -122,6 +124,8 @@ class CompiledEngine:
     def advance(self, machine: Machine, group: Group, limit: Limit, room: int | None = None) -> bool:
         """Run the region that begins where a group stands, up to ``limit`` and for at most ``room`` warp-instructions; False if
         none ran. Otherwise the group has moved on, or (block -1) was split into its parts."""
+        if self._queue.busy:
+            self._queue.let_run()
         resting = self._resting.get((group.block, group.at))
         if resting is not None and resting[0] is group.plan and resting[1] is group.selection:
             entry = resting[2]
