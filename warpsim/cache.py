@@ -7,12 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 
 try:
-    from _sha2 import sha256  # type: ignore[import-not-found]  # OpenSSL, which hashlib loads, takes 6 ms
-except ImportError:  # before Python 3.12
-    try:
-        from _sha256 import sha256  # type: ignore[import-not-found]
-    except ImportError:
-        from hashlib import sha256
+    from _blake2 import blake2b  # OpenSSL, which hashlib loads, takes 6 ms
+except ImportError:
+    from hashlib import blake2b
 
 from warpsim.owned import cache_folder, read, sweep, write
 
@@ -20,8 +17,10 @@ CACHE_BYTES = 256 << 20
 """The size limit of the cache; the oldest objects are pruned."""
 OBJECT_BYTES = 32 << 20
 """The size limit of an object."""
-_MARK = b"warpsim object 2\n"
-HEAD = len(_MARK) + 32 + 8
+_MARK = b"warpsim object 3\n"
+SIZE = 32
+"""Bytes of a digest."""
+HEAD = len(_MARK) + SIZE + 8
 """Size of an object's header: magic, a digest of key, length and content, and the length."""
 
 
@@ -50,12 +49,12 @@ def read_object(key: str) -> bytes | None:
 
 def digest(*parts: object) -> str:
     """A name for what parts together decide."""
-    return sha256("\0".join(map(str, parts)).encode(errors="surrogatepass")).hexdigest()
+    return blake2b("\0".join(map(str, parts)).encode(errors="surrogatepass"), digest_size=SIZE).hexdigest()
 
 
 def _head(key: str, body: bytes) -> bytes:
     length = len(body).to_bytes(8, "little")
-    return _MARK + sha256(key.encode() + b"\0" + length + body).digest() + length
+    return _MARK + blake2b(key.encode() + b"\0" + length + body, digest_size=SIZE).digest() + length
 
 
 def write_object(key: str, body: bytes) -> None:

@@ -126,12 +126,12 @@ def write(path: Path, data: bytes) -> None:
 
 def sweep(folder: Path) -> None:
     """Delete what processes that were killed have left half written in a folder."""
-    import shutil
-
     for path in folder.glob(f"{PART}*"):
         with contextlib.suppress(OSError):  # another process was faster
             if path.lstat().st_mtime < time.time() - ABANDONED:
                 if stat.S_ISDIR(path.lstat().st_mode):
+                    import shutil
+
                     shutil.rmtree(path)
                 else:
                     path.unlink()

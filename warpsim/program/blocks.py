@@ -33,7 +33,8 @@ class Blocks:
         self.builder, self.resolver, self.problems = builder, resolver, resolver.problems
         self.places: tuple[Place, ...] = ()
         """File and line of the last ``.loc``, then those that it is inlined at."""
-        self._known: dict[tuple[object, ...], tuple[Place, ...]] = {}
+        self.known: dict[tuple[object, ...], tuple[Place, ...]] = {}
+        """What was followed, by the place that it named."""
 
     def add(self, statements: Iterable[ast.Statement], scope: Scope) -> None:
         """Flatten statements of a block, whose names are those of ``scope``."""
@@ -63,10 +64,10 @@ class Blocks:
         """Follow a ``.loc``; what it is inlined at is the place that a ``.loc`` before it has named."""
         callers: tuple[Place, ...] = ()
         if inlined_at is not None:
-            callers = self._known.get(inlined_at) or (self._place(*inlined_at),)
-        before = self._known.get(place)
+            callers = self.known.get(inlined_at) or (self._place(*inlined_at),)
+        before = self.known.get(place)
         here = before[0] if before else self._place(*place)
-        self.places = self._known[place] = (here, *callers)[:DEEPEST]
+        self.places = self.known[place] = (here, *callers)[:DEEPEST]
 
     def _place(self, number: int | str, line: int | str, _column: int | str) -> Place:
         return self.resolver.files.get(int(number), str(number)), int(line)
@@ -75,15 +76,20 @@ class Blocks:
 
     def _label(self, node: ast.Label, scope: Scope) -> str | None:
         """Declare a label of the next instruction or declaration; None if the name is taken."""
-        name, at, labels = node.name, len(self.builder.code), self.builder.labels
+        name = node.name
         if name in scope.labels:
             self.problems.add("redeclared", node.span, f"label {name} is defined twice in this scope")
             return None
         if name in scope.symbols:
             self.problems.add("redeclared", node.span, f"{name} is declared in this scope, and a label here")
+        self.label(name, scope)
+        return name
+
+    def label(self, name: str, scope: Scope) -> None:
+        """Declare a label whose name is free."""
+        at, labels = len(self.builder.code), self.builder.labels
         scope.labels[name] = Label(at)
         labels[name if name not in labels else f"{name}#{at}"] = at
-        return name
 
     def _labelled(self, label: str, node: ast.CallPrototype | ast.Directive, scope: Scope) -> None:
         """Declare a prototype or a target list, which instructions name by its label."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from warpsim.errors import Span
@@ -78,17 +79,13 @@ class Lines(dict[str, Entry]):
     def __missing__(self, line: str) -> Entry:
         found: Entry = self.shapes.lines.get(line)
         if found is None:
-            found = self._read(line)
+            text = line.rstrip(BLANKS)
+            found = self._read(text) if text.endswith(";") else _mark(text)
         self[line] = found
         return found
 
     def _read(self, line: str) -> Entry:
-        """Read a line that was not seen before."""
-        line = line.rstrip(BLANKS)
-        if not line:
-            return None
-        if line[-1] != ";":
-            return _mark(line)
+        """Read a statement that was not seen before."""
         named = _NAMED.match(line)
         limits = None if named is None or line.count(";") != 1 or '"' in line else self.shapes.limited(named[1])
         if named is None or limits is None:
@@ -135,8 +132,11 @@ class Lines(dict[str, Entry]):
         return "", None
 
 
-def _mark(line: str) -> str | Location | _Odd:
+@functools.lru_cache(maxsize=shapes.KEPT)
+def _mark(line: str) -> str | Location | _Odd | None:
     """Read a line that is no statement."""
+    if not line:
+        return None
     if (label := _LABEL.fullmatch(line)) is not None:
         return label[1]
     if (place := _LOCATION.fullmatch(line)) is not None:
@@ -200,12 +200,13 @@ class Reading:
             elif isinstance(entry, Location):
                 self._locate(entry)
             elif isinstance(entry, str):
-                column = len(self.texts[at]) - len(self.texts[at].lstrip()) + 1
-                blocks.add([ast.Label(entry, Span(module.file, self.line + at, column, len(entry)))], scope)
+                if entry in scope.labels or entry in scope.symbols:
+                    raise Unusual
+                blocks.label(entry, scope)
             else:
                 done = _end(self.texts, at)
                 self._odd("\n".join(self.texts[at:done]), "\n".join(marked[at - first : done - first]), at)
-        found = [node for node, *_ in code if isinstance(node, Statement)]
+        found = [node for node in map(itemgetter(0), code) if isinstance(node, Statement)]
         self.plain, self.statements = len(found) == len(code), list(dict.fromkeys(found))
         targets = {value for statement in self.statements for value in statement.values if isinstance(value, str)}
         if not all(isinstance(scope.labels.get(name), Label) for name in targets):
@@ -213,6 +214,10 @@ class Reading:
 
     def _locate(self, found: Location) -> None:
         """Follow a ``.loc``."""
+        known = self.blocks.known.get(found.place) if found.inlined_at is None else None
+        if known is not None and len(known) == 1:
+            self.blocks.places = known
+            return
         directives = self.parser.directives
         if found.inlined_at is not None:
             if found.inlined_at not in directives.places:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
+import functools
 
 from warpsim.ptx import ast
 from warpsim.ptx.expressions import Expressions
@@ -97,9 +97,8 @@ class Declarations:
             raise s.problem(f"found {s.shown()} where the type of a .{space} variable was expected")
         self.opaque = found.type in OPAQUE
         declarators = [self._declarator(parameter=parameter)]
-        made = ast.Variable(
-            space, found.type, (), span, linkage, found.align, found.vector, found.pointer, found.attributes
-        )
+        made = functools.partial(ast.Variable, space, found.type)
+        rest = span, linkage, found.align, found.vector, found.pointer, found.attributes
         if not parameter:
             self._placed(found, space)
             try:
@@ -107,9 +106,9 @@ class Declarations:
                     declarators.append(self._declarator(parameter=False))
             except SyntaxProblem:
                 if linkage != "common":  # which is checked with the whole
-                    self.unfinished = attrs.evolve(made, declarators=tuple(declarators))
+                    self.unfinished = made(tuple(declarators), *rest)
                 raise
-        return attrs.evolve(made, declarators=tuple(declarators))
+        return made(tuple(declarators), *rest)
 
     def _space(self, *, parameter: bool) -> str:
         """The state space of a declaration; empty if it begins with what follows one."""

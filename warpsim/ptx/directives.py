@@ -39,7 +39,8 @@ def wrong_pragma(text: str, place: str, version: tuple[int, int]) -> str:
     return ""
 
 
-LINE_LABEL = re.compile(r"^[ \t]*([a-zA-Z_$][\w$]*):", re.MULTILINE)
+LINE_LABEL = re.compile(r"\n[ \t]*([a-zA-Z_$][\w$]*):")
+"""A label of a section, whose first line has none."""
 DATA = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
 
 EXCLUDED = {"reqnctapercluster": "maxclusterrank", "maxclusterrank": "reqnctapercluster"}
