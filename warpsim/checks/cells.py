@@ -265,12 +265,14 @@ class Log(Sequence[T]):
         self.entries: list[T] = list(entries)
         self.n = len(entries)
 
-    def append(self, entry: T) -> None:
-        """Append an entry."""
-        if len(self.entries) != self.n:
-            self.entries = self.entries[: self.n]
+    def append(self, entry: T) -> int:
+        """Append an entry; returns its index."""
+        index = self.n
+        if len(self.entries) != index:
+            self.entries = self.entries[:index]
         self.entries.append(entry)
-        self.n += 1
+        self.n = index + 1
+        return index
 
     def __len__(self) -> int:
         return self.n

@@ -95,7 +95,8 @@ class MbarrierRules(Watcher):
     ) -> None:
         """Report counts out of range."""
         first, last = before.item(0), after.item(0)
-        if mbarriers.is_regular(first, last) and (before == first).all() and (after == last).all():
+        alike = before.size == 1 or np.logical_and.reduce((before == first) & (after == last), axis=None)
+        if alike and mbarriers.is_regular(first, last):
             return
         _check_valid(machine, group, active, before)
         if present(group).traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
@@ -110,7 +111,7 @@ class MbarrierRules(Watcher):
 
     def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Array | None) -> None:
         """Report reads of the phase of something that is not an object."""
-        if not np.logical_and.reduce(mbarriers.is_valid(words), axis=None):
+        if not np.bitwise_and.reduce(words, axis=None) & mbarriers.VALID:
             _check_valid(machine, group, active, words)
 
     def mbarrier_reached(

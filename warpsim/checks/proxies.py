@@ -34,7 +34,7 @@ from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Footprint, GlobalTarget, Transfer
 from warpsim.machine.state.word_space import in_a_row
 from warpsim.machine.values import Array, spread
-from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
+from warpsim.machine.watcher import READ, WRITE, MemoryAccess, Watcher
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
@@ -237,9 +237,7 @@ class Proxies:
 
     def tick(self, instruction: Instruction | None) -> int:
         """The time of a new event."""
-        events = self.shared_state.events
-        events.append(instruction)
-        return events.n - 1
+        return self.shared_state.events.append(instruction)
 
     # ---- the generic proxy -------------------------------------------------------------------
 
@@ -267,16 +265,17 @@ class Proxies:
         """Note an access of all threads to one place of shared memory: the last thread of each CTA is remembered."""
         cells, selection = self.cells, group.selection
         threads, columns = selection.positions, access.columns
-        if isinstance(selection, Rect) and columns is selection.columns:
+        if type(selection) is Rect and columns is selection.columns:
             run = selection.run
         else:
             run = in_a_row(columns.reshape(-1))
-        cells.fit(access.nbytes)
-        epoch = self.tick(instruction) << SHIFT | threads[-1, -1].reshape(-1) + self.base
-        kind = "write" if access.writes else "read"
+        if access.nbytes % cells.granule:
+            cells.fit(access.nbytes)
+        epoch = self.shared_state.events.append(instruction) << SHIFT | threads[-1, -1].reshape(-1) + self.base
+        kind = "read" if access.kind == READ else "write"
         kept = cells.of(kind).reshape(-1, cells.width)
         self.pages[kind][at >> PAGE] = True
-        if access.writes:
+        if kind == "write":
             self.writers[threads] = True
             self._settled = None
         first = at // cells.granule
@@ -548,7 +547,7 @@ class Proxies:
 
     def synchronised(self, group: Group) -> None:
         """Note that threads synchronised with others in some way."""
-        self.sync_time[group.selection.positions] = self.tick(None)
+        self.sync_time[group.selection.positions] = self.shared_state.events.append(None)
 
     # ---- tensor maps ---------------------------------------------------------------------------
 
@@ -630,15 +629,15 @@ class ProxyFences(Watcher):
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Note accesses through the generic proxy."""
-        instruction = present(group)
+        instruction, proxies = group.instruction, machine.batch.notes[PROXIES]
         if access.kind == WRITE if access.allocation is not None else access.space != "local":
-            self._proxies(machine).generic(group, access, instruction)
+            proxies.generic(group, access, instruction)
         synchronises = self._synchronises.get(id(instruction))
         if synchronises is None:
             synchronises = instruction.traits.polls or instruction.traits.scope == "cluster"
             self._synchronises[id(instruction)] = synchronises
         if synchronises:
-            self._proxies(machine).synchronised(group)
+            proxies.synchronised(group)
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Note matrix rows."""

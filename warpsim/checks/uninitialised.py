@@ -149,7 +149,9 @@ class Uninitialised(WrittenBytes):
             if writes:
                 mark(written, access.at, nbytes, active)
             return
-        bits = shadow(machine, access.space)
+        bits, at = shadow(machine, access.space), access.at
+        if type(at) is int and bits.covers(at, at + nbytes):
+            return
         if not bits.open or (exchanges and self._has_combined(group)):
             return
         if (exchanges or not writes) and bits.lacks(

@@ -118,6 +118,11 @@ class BoundBlock:
         ends = any(i.traits.ending not in (None, Ending.BRANCH) for i in self.instructions[-1:])
         return (self.consulted if ends else frozenset()).union(*[i.registers for i in self.instructions])
 
+    @cached_property
+    def examined(self) -> frozenset[int]:
+        """Those of them whose values from before the block it may read."""
+        return self.touched & self.consulted
+
     def bind_when_run(self, n_steps: int, bind: Callable[[], list[Step]]) -> None:
         """Say how many steps it has, and what makes them when it first runs."""
         self.n_steps, self._make = n_steps, bind

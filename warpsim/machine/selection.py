@@ -161,6 +161,10 @@ class Selection:
         """Such a list as an array of its shape."""
         raise NotImplementedError
 
+    def disjoint(self, other: Selection) -> bool:
+        """Whether it is seen from the axes that no thread is in both."""
+        return False
+
     def fetch(self, value: Value) -> Value:
         """The part of a batch-wide value that belongs to these threads."""
         raise NotImplementedError

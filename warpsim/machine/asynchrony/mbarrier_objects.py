@@ -9,15 +9,16 @@ import numpy as np
 from warpsim.isa.traits import Mbarrier
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony import transfers
+from warpsim.machine.hooks import ATOMIC, READ, MemoryAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.access import Memory
-from warpsim.machine.memory.addresses import Address
-from warpsim.machine.memory.word_access import locate
+from warpsim.machine.memory.addresses import Address, space_of
+from warpsim.machine.memory.word_access import locate, report, watched
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Objects
-from warpsim.machine.values import Array, as_array, spread
+from warpsim.machine.values import FLAT, Affine, Array, as_array, spread
 from warpsim.types import TYPES
 
 B64 = TYPES["b64"]
@@ -61,24 +62,26 @@ class MbarrierObjects:
         ``arrivals``: the operand only counts arrivals.
         """
         machine, hooks = self.machine, self.machine.hooks
+        at, shape = self._place(space, address), self.group.selection.shape
         if hooks.mbarrier_reached is not None and space == "shared::cluster":
             hooks.mbarrier_reached(machine, self.group, *self.places(space, address), self.active)
 
-        def changed(old: Array, *values: Array) -> Array:
-            word = old.view(U64)
+        def changed(word: Array, *values: Array) -> Array:
             new = transfers.update(change, word, *values)
             if hooks.mbarrier_changed is not None:
                 hooks.mbarrier_changed(machine, self.group, word, new, self.active)
-            return new.view(old.dtype)
+            return new
 
         # arrivals that a phase still needs can be made together: only the last one may end it
-        safe_sum = (lambda word: mbarriers.pending(word.view(U64))) if arrivals else None
+        safe_sum = mbarriers.pending if arrivals else None
         notify = hooks.mbarrier_arrived
-        old = self.memory.atomic(
-            space, address, B64, changed, operands, returns=returns or notify is not None, safe_sum=safe_sum
-        )
+        if at is None or shape[0] * shape[1] > 1:
+            wanted = returns or notify is not None
+            old = self.memory.atomic(space, address, B64, changed, operands, returns=wanted, safe_sum=safe_sum)
+        else:
+            old = self._one_each(space, at, changed, operands)
         if notify is not None and old is not None:
-            phases = spread(mbarriers.phase(old.view(U64)), self._shape()).reshape(-1)[self._lanes()]
+            phases = spread(mbarriers.phase(old), self._shape()).reshape(-1)[self._lanes()]
             notify(machine, self.group, self.group.lanes(self.active), *self.places(space, address), phases)
         return old if returns else None
 
@@ -86,17 +89,19 @@ class MbarrierObjects:
         """Read the word, for a thread that waits for the phase with ``parity`` to complete: not where nothing reads what it finds."""
         machine, group = self.machine, self.group
         self.check_own(space, address)
-        unread = group.plan.unread
+        at, unread = self._place(space, address), group.plan.unread
         ignored = (
             bool(unread)
             and group.plan.flow[group.block].first + group.at in unread
             and group.instruction.traits.does(Mbarrier.WAIT)
         )
         if machine.batch.transfers.open and not ignored:
-            self._observe(space, address, as_array(parity).astype(np.uint32) & np.uint32(1))
-        word = self.memory.load(space, address, B64)[0].view(U64)
+            self._observe(space, address, at, as_array(parity).astype(np.uint32) & np.uint32(1))
+        word = self.memory.load(space, address, B64)[0] if at is None else self._read(space, at)
         if machine.hooks.mbarrier_read is not None:
-            machine.hooks.mbarrier_read(machine, self.group, self._taking_part(word), self.active)
+            machine.hooks.mbarrier_read(
+                machine, group, word if at is not None else self._taking_part(word), self.active
+            )
         notify = machine.hooks.mbarrier_observed
         if notify is not None and not ignored:
             over = self._by_lane(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1))
@@ -105,15 +110,45 @@ class MbarrierObjects:
                 notify(machine, self.group, self.group.lanes(self.active)[over], columns[over], place[over])
         return word
 
-    def _observe(self, space: str, address: Address, parity: Array) -> None:
+    def _place(self, space: str, address: Address) -> int | None:
+        """The one place at which all threads of a rectangle name an object of their own CTA, if there may be one; else None."""
+        base, within = address.base, address.within
+        if type(base) is not Affine or base.strides != FLAT or not space or self.active is not None:
+            return None
+        at, size = base.base + address.offset, self.memory.shared.size
+        if at % 8 or at < 0 or at + 8 > size or type(self.group.selection) is not Rect:
+            return None
+        return at if within is None or (within.low <= at and at + 8 <= within.high) else None
+
+    def _read(self, space: str, at: int) -> Array:
+        """The words at one place of the threads' CTAs."""
+        selection, memory = self.group.selection, self.memory.shared
+        assert isinstance(selection, Rect)
+        if watched(self.memory, memory):
+            columns, everywhere = selection.columns, selection.all_ctas
+            access = MemoryAccess(READ, space_of(space), at, 8, None, columns, None, None, everywhere)
+            report(self.memory, memory, access)
+        return memory.doubles(at, selection.run).reshape(selection.columns.shape)
+
+    def _one_each(self, space: str, at: int, changed: Callable[..., Array], operands: tuple[Array, ...]) -> Array:
+        """Let a thread of each CTA change the word at one place; returns the words before."""
+        selection, memory = self.group.selection, self.memory.shared
+        assert isinstance(selection, Rect)
+        report(self.memory, memory, MemoryAccess(ATOMIC, space_of(space), at, 8, None, selection.columns, None))
+        old = memory.doubles(at, selection.run)
+        new = changed(old, *[v if v.size == 1 else spread(v, selection.shape).reshape(-1) for v in operands])
+        memory.put_doubles(at, selection.run, new)
+        self.memory.globals.version += bool(np.logical_or.reduce(old != new))
+        return old.reshape(selection.shape)
+
+    def _observe(self, space: str, address: Address, at: int | None, parity: Array) -> None:
         """Complete the copies that alone are missing for what the step's threads wait for."""
         selection = self.group.selection
-        columns, place = self._located(space, address)
-        if place.size == 1 and self.active is None and isinstance(selection, Rect) and columns is selection.columns:
-            objects = transfers.tested(selection, place.item())
+        if at is not None and isinstance(selection, Rect):
+            objects = transfers.tested(selection, at)
             parity = (spread(parity, self._shape())[0, 0] if parity.size > 1 else parity).reshape(-1)
         else:
-            columns, place, parity = self._each(columns, place, parity)
+            columns, place, parity = self._each(*self._located(space, address), parity)
             objects = Objects(columns, place)
         transfers.observe(self.machine, objects, parity)
 

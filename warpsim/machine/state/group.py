@@ -21,7 +21,7 @@ from warpsim.machine.values import Affine, Array, DType, Value, as_array, reduce
 from warpsim.program.program import Instruction, Operand
 from warpsim.records import define
 
-KEPT = 8
+KEPT = 16
 """Selections whose registers a frame keeps."""
 
 
@@ -67,7 +67,7 @@ class Frame:
         """What is not stored yet, by the threads that left it: no thread is in two of those that left the same register."""
         self.owned: set[int] = set()
         self.shadows: dict[str, dict[int, Array]] = {}
-        self.known: dict[Rect, Known | None] = {}
+        self.known: dict[Selection, Known | None] = {}
         """What some threads have left here or read last, and no other group has changed since: in loops the same groups
         part and meet. None for threads that were a group once: many never are again."""
 
@@ -104,8 +104,9 @@ class Frame:
         whole = selection.n == selection.batch_shape.n
         if whole:
             self.owned.clear()
+        given = values.keys()
         for other, left in self._left.items():
-            again = left.keys() & values.keys()
+            again = left.keys() & given
             for index in again if whole or other is selection else ():
                 del left[index]
             if again and not (whole or other is selection or other.disjoint(selection)):
@@ -144,7 +145,7 @@ class Frame:
 
     def known_to(self, selection: Selection) -> Known | None:
         """What is known to threads; None where nothing is kept for them."""
-        return self.known.get(selection) if type(selection) is Rect else None
+        return self.known.get(selection)
 
     def changed(self, selection: Selection, registers: Iterable[int]) -> None:
         """Forget what others know of registers that some threads change."""
@@ -303,7 +304,7 @@ class Group:
     def fetch(self, index: int) -> Value:
         """A register's value from the batch, cached; zero if it was never written."""
         frame = self.frame
-        known = frame.known_to(self.selection)
+        known = frame.known.get(self.selection)
         if known is not None and (kept := known.values.get(index)) is not None:
             self.env[index] = kept
             if known.shadows:
@@ -403,8 +404,8 @@ class Group:
         if self.at:
             return self.shadowed(block.touched)
         for file in self.frame.shadows.values():
-            if not block.consulted.isdisjoint(file):
-                return self.shadowed(block.touched & block.consulted)
+            if not block.examined.isdisjoint(file):
+                return self.shadowed(block.examined)
         return False
 
     def shadowed(self, registers: frozenset[int]) -> bool:
