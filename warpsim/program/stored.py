@@ -240,7 +240,7 @@ class _Writer(pickle.Pickler):
         """How an object is made again."""
         kind = type(made)
         if kind in _TUPLES:
-            return kind, tuple(made)  # type: ignore[arg-type]
+            return kind, _without_defaults(made)  # type: ignore[arg-type]
         if kind is Instruction:
             self._know(made)  # type: ignore[arg-type]
         if kind in _RECORDS:
@@ -263,6 +263,14 @@ class _Writer(pickle.Pickler):
             raise _Unkept
         kind = root, REGISTRY[root].index(form), op.text, op.modifiers, tuple(op.given.items())
         self.kinds |= {id(each): kind for each in (form, op, traits)}
+
+
+def _without_defaults(made: Operand | Relocation | Span) -> tuple[object, ...]:
+    """What makes a tuple: its parts, but for defaults at the end."""
+    defaults, n = made._field_defaults, len(made)
+    while n and defaults.get(made._fields[n - 1], _later) == made[n - 1]:
+        n -= 1
+    return made[:n]
 
 
 @functools.cache
