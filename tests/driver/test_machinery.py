@@ -64,9 +64,9 @@ def test_calls_that_are_told(call, capfd, monkeypatch):
 
 @pytest.mark.parametrize("embedded", [False, True])
 def test_a_library_is_bound(call, monkeypatch, embedded):
-    """Each slot gets a function of C that leads here when it is first called; the one behind them the address of what has
+    """Each slot gets a function of C that leads here when it is first called; the field before them the address of what has
     interrupted a call. The end of Python is waited for, unless that was done before the program began."""
-    monkeypatch.setattr(binding, "_BEHIND", [])
+    monkeypatch.setattr(binding, "_FIELDS", [])
     monkeypatch.delenv("WARPSIM_PYTHON", raising=False)
     monkeypatch.setattr(PROCESS, "addresses", {})
     monkeypatch.setattr(PROCESS, "embedded", False)
@@ -75,30 +75,30 @@ def test_a_library_is_bound(call, monkeypatch, embedded):
     ended = []
     monkeypatch.setattr(binding.atexit, "register", ended.append)
     wanted = ["cuInit", "cuDriverGetVersion"]
-    texts = [string(name) for name in wanted]
-    names, stubs, table = row(*map(ctypes.addressof, texts)), row(4096, 4112), row(*[0] * 8)
-    binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
-    assert table[:2] == [0, 0]
+    names, table = string("\0".join(wanted)), row(*[0] * 8)
+    where = ctypes.addressof(names), 4096, ctypes.addressof(table)
+    binding.start("cuda", *where, 2, int(embedded))
+    assert table[6:] == [0, 0]
     for number in range(2):
-        ctypes.CFUNCTYPE(None, ctypes.c_uint64)(table[7])(number)
-        assert [slot != 0 for slot in table[:2]] == [True, number == 1]
+        ctypes.CFUNCTYPE(None, ctypes.c_uint64)(table[5])(number)
+        assert [slot != 0 for slot in table[6:]] == [True, number == 1]
     init, version = (
         ctypes.CFUNCTYPE(ctypes.c_uint64, kind)(at)
-        for kind, at in zip((ctypes.c_uint32, ctypes.c_uint64), table[:2], strict=True)
+        for kind, at in zip((ctypes.c_uint32, ctypes.c_uint64), table[6:], strict=True)
     )
     out = ctypes.c_uint32()
     assert (init(0), version(ctypes.addressof(out))) == (0, 0)
     assert out.value >= 13000
     assert PROCESS.addresses == {"cuInit": 4096, "cuDriverGetVersion": 4112}
     assert PROCESS.embedded is binding.compile_queue().in_line is embedded
-    assert table[2] == ctypes.addressof(INTERRUPT)
+    assert table[0] == ctypes.addressof(INTERRUPT)
     assert ended.count(binding.leave) == (0 if embedded else 1)  # the compiler may have an end of its own
-    binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
+    binding.start("cuda", *where, 2, int(embedded))
     assert ended.count(binding.leave) == (0 if embedded else 1)
-    assert len(binding._BEHIND) == 2
+    assert len(binding._FIELDS) == 2
     monkeypatch.setattr(binding, "_STARTED", [])
     monkeypatch.setenv("WARPSIM_PYTHON", str(os.getpid()))
-    binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
+    binding.start("cuda", *where, 2, int(embedded))
     assert ended.count(binding.leave) == (0 if embedded else 1)
 
 
@@ -281,7 +281,7 @@ def made(monkeypatch, tmp_path):
         target = Path(words[words.index("-o") + 1])
         names.append(target.name)
         lists = [word for word in words if word.startswith("-DCALLS=")]
-        assert all((target.parent / word.split('"')[1]).read_text().startswith("CALL(") for word in lists)
+        assert all((target.parent / word.split('"')[1]).read_text().startswith("FUNCTION ") for word in lists)
         target.write_text(f"library {target.name}")
 
     monkeypatch.setattr(library, "_run", run)
@@ -308,7 +308,12 @@ def test_the_compiler(monkeypatch, tmp_path):
         library.compiler()
 
 
-OBJECTS = {f"{name}.o" for name, _ in library.LIBRARIES.values()}
+OBJECTS = {f"{name}.o" for name in ("shim", "structures", *library.LIBRARIES.values())}
+
+
+def test_most_arguments():
+    """An entry point passes sixteen words on."""
+    assert max(len(each.kinds) for kind in binding.CALLS for each in binding.declared(kind).values()) <= 16
 
 
 @needs_linux
@@ -365,7 +370,7 @@ def test_libraries_without_a_cache(made, monkeypatch, tmp_path):
 
 def test_calls_of_other_threads_as_python_ends(monkeypatch):
     """The gate is closed, the current context is kept, and a call that goes on is interrupted: the driver has ended."""
-    behind, begun, results = binding.Behind(inside=1), threading.Event(), []
+    behind, begun, results = binding.Fields(inside=1), threading.Event(), []
 
     def forever():
         begun.set()
@@ -376,7 +381,7 @@ def test_calls_of_other_threads_as_python_ends(monkeypatch):
         results.append(guarded(Call("cuForever", "", forever))())
         behind.inside = 0
 
-    monkeypatch.setattr(binding, "_BEHIND", [behind])
+    monkeypatch.setattr(binding, "_FIELDS", [behind])
     monkeypatch.setattr(binding, "PATIENCE", 0.0)
     monkeypatch.setattr(PROCESS.thread, "stack", [types.SimpleNamespace(handle=77)], raising=False)
     caller = threading.Thread(target=thread)
@@ -393,12 +398,12 @@ def test_calls_of_other_threads_as_python_ends(monkeypatch):
 
 def test_a_call_that_cannot_be_interrupted(monkeypatch):
     """It is left alone after a while."""
-    monkeypatch.setattr(binding, "_BEHIND", [binding.Behind(inside=1)])
+    monkeypatch.setattr(binding, "_FIELDS", [binding.Fields(inside=1)])
     monkeypatch.setattr(binding, "MOST", 0.01)
     monkeypatch.setattr(binding, "finish", list)
     binding.leave()
 
-    assert binding._BEHIND[0].inside == 1
+    assert binding._FIELDS[0].inside == 1
 
 
 def test_the_start_of_a_program(monkeypatch, tmp_path):

@@ -94,9 +94,9 @@ def test_a_compiler_for_programs_that_compile_as_they_run(tmp_path, given, made)
 
 def built(folder, name):
     """One of our libraries."""
-    kind, options = library.LIBRARIES[name]
-    (folder / f"{kind}.h").write_text(header(kind))
-    library._compile(folder, name, kind, library.python_library(), options)
+    kind = library.LIBRARIES[name]
+    library._compile(folder, library.python_library(), {kind: header(kind)})
+    library._link(folder, name, kind)
     return folder / name
 
 

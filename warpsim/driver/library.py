@@ -19,16 +19,16 @@ from warpsim.owned import PART, cache_folder, doubt, read, sweep, write
 
 SOURCES = Path(__file__).with_name("abi")
 LIBRARIES = {
-    "libcuda.so.1": ("cuda", ()),
-    "libcudart.so.13": ("cudart", ("-DRUNTIME",)),
-    "libcudart.so.12": ("cudart", ("-DRUNTIME",)),
-    "libnvJitLink.so.13": ("nvjitlink", ()),
-    "libnvJitLink.so.12": ("nvjitlink", ()),
-    "libnvrtc.so.13": ("nvrtc", ()),
-    "libnvrtc.so.12": ("nvrtc", ()),
-    "libnvidia-ml.so.1": ("nvml", ()),
+    "libcuda.so.1": "cuda",
+    "libcudart.so.13": "cudart",
+    "libcudart.so.12": "cudart",
+    "libnvJitLink.so.13": "nvjitlink",
+    "libnvJitLink.so.12": "nvjitlink",
+    "libnvrtc.so.13": "nvrtc",
+    "libnvrtc.so.12": "nvrtc",
+    "libnvidia-ml.so.1": "nvml",
 }
-"""The libraries' files, their functions, and compiler options."""
+"""The libraries' files, and their functions."""
 LINKS = {"libcuda.so": "libcuda.so.1", "libcudart.so": "libcudart.so.13"}
 RUNTIME, LINKED = "libcudart.so.13", "libwarpsim-linked.so"
 """The runtime library that is preloaded, and the library that redirects programs with a statically linked runtime."""
@@ -117,11 +117,10 @@ def _make(home: Path, python: str) -> None:
     with tempfile.TemporaryDirectory(prefix=PART, dir=home.parent) as folder:
         work, made = Path(folder), Path(folder, home.name)
         made.mkdir(0o700)
-        for library in CALLS:
-            Path(work, f"{library}.h").write_text(header(library), encoding="utf-8")
-        for name, (library, more) in LIBRARIES.items():
-            _compile(work, name, library, python, more)
-        _run("-O2", "-fPIC", "-shared", str(SOURCES / "linked.c"), "-o", str(work / LINKED))
+        _compile(work, python, {library: header(library) for library in CALLS})
+        for name, library in LIBRARIES.items():
+            _link(work, name, library)
+        _run("-O1", "-fPIC", "-shared", str(SOURCES / "linked.c"), "-o", str(work / LINKED))
         for name in (*LIBRARIES, LINKED):
             os.replace(work / name, made / name)
         for link, target in LINKS.items():
@@ -135,15 +134,25 @@ def _make(home: Path, python: str) -> None:
         raise LaunchError(f"the driver library in {home} cannot be used: {doubt(home) or 'it is damaged'}")
 
 
-def _compile(work: Path, name: str, library: str, python: str, more: tuple[str, ...]) -> None:
-    script, made = work / "versions", work / f"{library}.o"
+def _compile(work: Path, python: str, functions: Mapping[str, str]) -> None:
+    """Compile what libraries are linked of, given the ``functions`` of each as ``entries.S`` includes them."""
+    for name in ("shim", "structures"):
+        _object(work, name, f"{name}.c", "-O0", f'-DPYTHON_LIBRARY="{python}"')
+    for library, text in functions.items():
+        Path(work, f"{library}.h").write_text(text, encoding="utf-8")
+        _object(work, library, "entries.S", f'-DLIBRARY="{library}"', f'-DCALLS="{library}.h"', f"-I{work}")
+
+
+def _object(work: Path, name: str, source: str, *words: str) -> None:
+    _run("-c", "-fPIC", *words, str(SOURCES / source), "-o", str(work / f"{name}.o"))
+
+
+def _link(work: Path, name: str, library: str) -> None:
+    script, objects = work / "versions", (library, "shim", *("structures",) * (library == "cudart"))
     script.write_text(f"{name} {{ global: *; }};\n", encoding="utf-8")
     versioned = (f"-Wl,--version-script={script}",) if library not in ("cuda", "nvml") else ()
-    if not made.exists():
-        words = [f'-DLIBRARY="{library}"', f'-DCALLS="{library}.h"', f'-DPYTHON_LIBRARY="{python}"', f"-I{work}"]
-        words += ["-O0", "-fPIC", "-fvisibility=hidden", *more]
-        _run("-c", *words, str(SOURCES / "shim.c"), "-o", str(made))
-    _run("-shared", f"-Wl,-soname,{name}", *versioned, str(made), "-o", str(work / name), "-lpthread", "-ldl")
+    parts = [str(work / f"{each}.o") for each in objects]
+    _run("-shared", f"-Wl,-soname,{name}", *versioned, *parts, "-o", str(work / name), "-lpthread", "-ldl")
 
 
 def _run(*words: str) -> None:

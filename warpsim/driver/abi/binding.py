@@ -33,14 +33,16 @@ MODULES = (
     "compilers",
 )
 _KEPT: list[object] = []
-_BEHIND: list[Behind] = []
+_FIELDS: list[Fields] = []
 _STARTED: list[str] = []
+STUB = 16
+"""Bytes of an entry point."""
 PATIENCE, MOST = 0.2, 5.0
 """Seconds until calls of other threads are interrupted as Python ends, and until they are left alone."""
 
 
-class Behind(ctypes.Structure):
-    """The fields behind a library's table: see ``shim.c``."""
+class Fields(ctypes.Structure):
+    """The fields before a library's table: see ``shim.c``."""
 
     _fields_ = (
         ("interrupt", ctypes.c_uint64),
@@ -65,23 +67,25 @@ def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedd
 
     Args:
         library: ``cuda`` or ``cudart``.
-        names: address of ``count`` C strings' addresses.
-        stubs: address of the entry points' addresses, in the same order.
-        table: address of the slots, and of `Behind`.
+        names: address of ``count`` C strings, one behind the other.
+        stubs: address of the entry points, in the same order, each of `STUB` bytes.
+        table: address of `Fields`, and of the slots behind it.
         count: the number of entry points.
         embedded: whether the program is not a Python program.
     """
     PROCESS.embedded = PROCESS.embedded or embedded
     calls = declared(library)
-    array = ctypes.c_uint64 * count
-    slots, entries = array.from_address(table), array.from_address(stubs)
-    behind = Behind.from_address(table + ctypes.sizeof(array))
-    behind.interrupt = ctypes.addressof(INTERRUPT)
-    _BEHIND.append(behind)
+    fields = Fields.from_address(table)
+    slots = (ctypes.c_uint64 * count).from_address(table + ctypes.sizeof(Fields))
+    fields.interrupt = ctypes.addressof(INTERRUPT)
+    _FIELDS.append(fields)
     if library == "cuda":
-        PROCESS.caller = lambda: int(behind.caller)
-    known = [ctypes.string_at(where).decode() for where in array.from_address(names)]
-    PROCESS.addresses.update(zip(known, entries, strict=True))
+        PROCESS.caller = lambda: int(fields.caller)
+    known = []
+    for _ in range(count):
+        known.append(ctypes.string_at(names).decode())
+        names += len(known[-1]) + 1
+    PROCESS.addresses |= {name: stubs + STUB * at for at, name in enumerate(known)}
 
     def fill(index: int) -> None:
         found = calls[known[index]]
@@ -93,7 +97,7 @@ def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedd
 
     filling = ctypes.CFUNCTYPE(None, ctypes.c_uint64)(fill)
     _KEPT.append(filling)
-    behind.fill = ctypes.cast(filling, ctypes.c_void_p).value or 0
+    fields.fill = ctypes.cast(filling, ctypes.c_void_p).value or 0
 
 
 def finish() -> None:
@@ -107,15 +111,15 @@ def leave() -> None:
 
     Otherwise Python would end these threads, and C++ would then abort the process.
     """
-    if any(behind.closed for behind in _BEHIND):
+    if any(fields.closed for fields in _FIELDS):
         return
     finish()
     own, began = threading.get_ident(), time.monotonic()
-    for behind in _BEHIND:
-        behind.current = PROCESS.stack[-1].handle if PROCESS.stack else 0
-        behind.closed = own
+    for fields in _FIELDS:
+        fields.current = PROCESS.stack[-1].handle if PROCESS.stack else 0
+        fields.closed = own
     interrupted = set()
-    while any(behind.inside for behind in _BEHIND) and time.monotonic() < began + MOST:
+    while any(fields.inside for fields in _FIELDS) and time.monotonic() < began + MOST:
         time.sleep(0.001)
         for thread, frame in sys._current_frames().items():
             if time.monotonic() > began + PATIENCE and thread not in interrupted and thread != own and _calls(frame):
@@ -134,8 +138,8 @@ def _calls(frame: FrameType | None) -> bool:
 
 
 def header(library: str) -> str:
-    """What ``shim.c`` includes: a line for each function with the number of its 64-bit arguments."""
-    return "".join(f"CALL({len(c.kinds)}, {c.name})\n" for c in declared(library).values())
+    """What ``entries.S`` includes: a line for each function."""
+    return "".join(f"FUNCTION {name}\n" for name in declared(library))
 
 
 def start(library: str, names: int, stubs: int, table: int, count: int, embedded: int) -> None:

@@ -1,8 +1,8 @@
-/* libcuda.so.1 and libcudart.so: every entry point jumps through a table; Python fills each slot at the first call there.
+/* libcuda.so.1, libcudart.so and the others: every entry point (`entries.S`) jumps through a table; Python fills each slot at the
+   first call there. Compiled once for all of them.
 
-   Compiled once for each library with LIBRARY ("cuda" or "cudart") and CALLS (the list of entry points, a file of lines
-   CALL(number of 64-bit arguments, name)). In a Python process the interpreter that runs is used; elsewhere libpython is
-   loaded: WARPSIM_LIBPYTHON, or PYTHON_LIBRARY as it was when this was compiled. */
+   In a Python process the interpreter that runs is used; elsewhere libpython is loaded: WARPSIM_LIBPYTHON, or PYTHON_LIBRARY as it
+   was when this was compiled. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,24 +14,20 @@
 
 typedef uint64_t u;
 enum {
-#define CALL(n, name) AT_##name,
-#include CALLS
-#undef CALL
-    INTERRUPT, /* behind the functions: the address of what interrupted one of them, */
+    INTERRUPT, /* before the functions: the address of what interrupted one of them, */
     CLOSED,    /* the thread that is about to end Python: from then on, no other's calls go there, */
     INSIDE,    /* how many calls have gone there and not come back, */
     CURRENT,   /* the context that is current in that thread, */
     CALLER,    /* where the call comes from, */
     FILL,      /* and the function that fills the slot with a number */
-    SLOTS,
-    COUNT = INTERRUPT
+    FIRST
 };
-static u table[SLOTS];
-static const char *const names[] = {
-#define CALL(n, name) #name,
-#include CALLS
-#undef CALL
-};
+#pragma GCC visibility push(hidden)
+extern u table[];                              /* these, and a slot for each entry point */
+extern const char names[], stubs[], library_name[]; /* the names, one behind the other; the entry points, each of 16 bytes */
+extern const int count;
+u answer(int at, u caller, const u *a);
+#pragma GCC visibility pop
 
 static int failed; /* READY, or why no call ever goes to Python */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -92,26 +88,26 @@ static u late(const char *name, const u *arguments)
     if (!*contexts)
         *contexts = table[CURRENT];
     if (!strncmp(name, "cuCtxPushCurrent", 16) && top + 1 < sizeof contexts / sizeof *contexts) {
-        contexts[++top] = arguments[1];
+        contexts[++top] = arguments[0];
         return 0;
     }
     if (!strncmp(name, "cuCtxPopCurrent", 15)) {
-        put(arguments[1], &contexts[top], sizeof *contexts);
+        put(arguments[0], &contexts[top], sizeof *contexts);
         top -= top > 0;
         return 0;
     }
     if (!strcmp(name, "cuCtxSetCurrent")) {
-        contexts[top] = arguments[1];
+        contexts[top] = arguments[0];
         return 0;
     }
     if (!strcmp(name, "cuCtxGetCurrent"))
-        return put(arguments[1], &contexts[top], sizeof *contexts);
+        return put(arguments[0], &contexts[top], sizeof *contexts);
     if (!strcmp(name, "cudaGetDevice") || !strcmp(name, "cuCtxGetDevice"))
-        return put(arguments[1], &zero, sizeof zero);
+        return put(arguments[0], &zero, sizeof zero);
     if (!strcmp(name, "cuDevicePrimaryCtxGetState")) /* flags, and whether it is active */
-        return put(arguments[2], &zero, sizeof zero) | put(arguments[3], &zero, sizeof zero);
+        return put(arguments[1], &zero, sizeof zero) | put(arguments[2], &zero, sizeof zero);
     if (!strcmp(name, "cuGetErrorName") || !strcmp(name, "cuGetErrorString"))
-        return put(arguments[2], &error, sizeof error);
+        return put(arguments[1], &error, sizeof error);
     for (size_t i = 0; i < sizeof done / sizeof *done; i++)
         if (strstr(name, done[i]))
             return 0;
@@ -148,117 +144,34 @@ static u let_go(Held held, u result)
 
 static u function_at(int number)
 {
-    while (!table[number]) /* again if Ctrl-C came in between */
-        ((void (*)(u))table[FILL])(number);
-    return table[number];
+    while (!table[FIRST + number]) /* again if Ctrl-C came in between */
+        ((void (*)(u))table[FILL])((u)number);
+    return table[FIRST + number];
 }
 
-enum { MOST = 16 }; /* arguments */
-static u call(int at, u caller, const u *a) /* once for all functions: compiling it in each took most of the time */
+static const char *name_of(int number)
+{
+    const char *name = names;
+    while (number--)
+        name += strlen(name) + 1;
+    return name;
+}
+
+u answer(int at, u caller, const u *a) /* what an entry point does, given 16 words that may be arguments */
 {
     int found = enter();
     if (found == FAILED)
-        return text_or(names[at], "the simulator did not start", 3);
+        return text_or(name_of(at), "the simulator did not start", 3);
     if (found == LATE)
-        return late(names[at], a);
+        return late(name_of(at), a);
     Held held = hold();
     table[CALLER] = caller;
     u (*function)(u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, u) = /* it does not look at those that it does not have */
         (u(*)(u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, u))function_at(at);
-    u result = let_go(held, function(a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15], a[16]));
+    u result = let_go(held, function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15]));
     leave();
     return result;
 }
-
-#define P0 void
-#define P1 u a
-#define P2 P1, u b
-#define P3 P2, u c
-#define P4 P3, u d
-#define P5 P4, u e
-#define P6 P5, u f
-#define P7 P6, u g
-#define P8 P7, u h
-#define P9 P8, u i
-#define P10 P9, u j
-#define P11 P10, u k
-#define P12 P11, u l
-#define P13 P12, u m
-#define P14 P13, u n
-#define P15 P14, u o
-#define P16 P15, u p
-#define A0
-#define A1 a
-#define A2 A1, b
-#define A3 A2, c
-#define A4 A3, d
-#define A5 A4, e
-#define A6 A5, f
-#define A7 A6, g
-#define A8 A7, h
-#define A9 A8, i
-#define A10 A9, j
-#define A11 A10, k
-#define A12 A11, l
-#define A13 A12, m
-#define A14 A13, n
-#define A15 A14, o
-#define A16 A15, p
-#define EXPORT __attribute__((visibility("default")))
-#define CALL(n, name) \
-    EXPORT u name(P##n) { return call(AT_##name, (u)(uintptr_t)__builtin_return_address(0), (const u[1 + MOST]){0, A##n}); }
-#include CALLS
-#undef CALL
-
-static const u stubs[] = {
-#define CALL(n, name) (u)(uintptr_t)name,
-#include CALLS
-#undef CALL
-};
-
-#ifdef RUNTIME
-/* Functions of the run time that take or give structures by value. */
-#include <stddef.h>
-
-typedef struct { void *ptr; size_t pitch, xsize, ysize; } Pitched;
-typedef struct { size_t width, height, depth; } Extent;
-typedef struct { int x, y, z, w, f; } Channel;
-
-EXPORT int cudaMalloc3D(Pitched *where, Extent size)
-{
-    return (int)warpsimMalloc3D((u)(uintptr_t)where, size.width, size.height, size.depth);
-}
-
-EXPORT int cudaMalloc3DArray(void **array, const Channel *channels, Extent size, unsigned flags)
-{
-    return (int)warpsimMalloc3DArray((u)(uintptr_t)array, (u)(uintptr_t)channels, size.width, size.height, size.depth,
-                                     flags);
-}
-
-EXPORT int cudaMallocMipmappedArray(void **array, const Channel *channels, Extent size, unsigned levels, unsigned flags)
-{
-    return (int)warpsimMallocMipmappedArray((u)(uintptr_t)array, (u)(uintptr_t)channels, size.width, size.height,
-                                            size.depth, levels, flags);
-}
-
-EXPORT int cudaMemset3D(Pitched where, int value, Extent size)
-{
-    return (int)warpsimMemset3D((u)(uintptr_t)where.ptr, where.pitch, where.ysize, (u)value, size.width, size.height,
-                                size.depth, 0);
-}
-
-EXPORT int cudaMemset3DAsync(Pitched where, int value, Extent size, void *stream)
-{
-    return (int)warpsimMemset3D((u)(uintptr_t)where.ptr, where.pitch, where.ysize, (u)value, size.width, size.height,
-                                size.depth, (u)(uintptr_t)stream);
-}
-
-EXPORT Channel cudaCreateChannelDesc(int x, int y, int z, int w, int f)
-{
-    Channel made = {x, y, z, w, f};
-    return made;
-}
-#endif
 
 static void *symbol(void *library, const char *name)
 {
@@ -362,8 +275,8 @@ static void begin(void)
              " binding.start('%s', %llu, %llu, %llu, %d, %d)\n"
              "_warpsim()\n"
              "del _warpsim\n",
-             embedded, LIBRARY, (unsigned long long)(uintptr_t)names, (unsigned long long)(uintptr_t)stubs,
-             (unsigned long long)(uintptr_t)table, (int)COUNT, embedded);
+             embedded, library_name, (unsigned long long)(uintptr_t)names, (unsigned long long)(uintptr_t)stubs,
+             (unsigned long long)(uintptr_t)table, count, embedded);
     run(code);
     if (!failed && embedded)
         atexit(end);
