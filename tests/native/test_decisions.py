@@ -104,9 +104,12 @@ def test_what_is_put():
     entry.next_check = 5
     entry.put("a", None)
     assert (entry.ready, entry.next_check, entry.codes) == (False, 0, {"a": None})
-    entry.put("b", code := object())
+    entry.put("b", code := SimpleNamespace(products=False))
     entry.put("c", None)
     assert (entry.ready, entry.codes) == (True, {"a": None, "b": code, "c": None})
+    assert entry.trials
+    entry.put("d", SimpleNamespace(products=True))
+    assert not entry.trials
 
 
 @pytest.mark.parametrize(

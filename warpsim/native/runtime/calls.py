@@ -172,9 +172,7 @@ class Calls:
             done = machine.launch.thread_instructions - before
             if place[:2] == (0, 0):
                 entry.through = (done / selection.n, runner.stored / selection.n) if runner.ended else None
-            if code.products:  # the interpreter calls the same, and the seconds of a step do not tell how long they take
-                entry.trials, entry.faster = 0, True
-            elif entry.trials:
+            if entry.trials:
                 interpreted = max(done, region.size * selection.n) * (STEP / selection.n + LANE) + LAUNCH * straight
                 interpreted *= 1 + entry.options.keeps  # a session looks at each step, which costs as much again
                 entry.record_trial(0.0 if self.policy is Policy.AT_ONCE else spent() - began, interpreted)
