@@ -114,3 +114,32 @@ def test_the_shorter_way_is_taken(monkeypatch):
     outcome(BODIES["a row of shared memory"])
 
     assert made == ["st.shared.u32"] * 2
+
+
+class Heard(warpsim.Watcher):
+    """Keeps the loads of shared memory that it hears of: for each lane its address and its CTA."""
+
+    def __init__(self):
+        self.loads = []
+
+    def memory_accessed(self, machine, group, access):
+        """Keeps one."""
+        if access.space == "shared" and not access.writes:
+            shape = group.selection.shape
+            at, ctas = (np.broadcast_to(x, shape).reshape(64, 3).tolist() for x in (access.places, access.columns))
+            self.loads.append((at, ctas, access.nbytes, access.active, access.everywhere))
+
+
+@pytest.mark.parametrize("name", ["a row of shared memory", "backward", "one word", "pairs"])
+def test_loads_that_are_heard(name):
+    """A listener hears of the addresses of all lanes, in each CTA."""
+    lane = np.arange(64)
+    at, nbytes = {
+        "a row of shared memory": (4 * lane + 16, 4),
+        "backward": (252 - 4 * lane, 4),
+        "one word": (0 * lane + 20, 4),
+        "pairs": (8 * lane, 8),
+    }[name]
+    outcome(BODIES[name], watchers=[heard := Heard()])
+    ctas = [[0, 1, 2]] * 64
+    assert heard.loads == [(np.repeat(at[:, None], 3, 1).tolist(), ctas, nbytes, None, True)]

@@ -13,7 +13,7 @@ import warpsim
 from ptx_text import module_head
 from warpsim.cli import main
 from warpsim.host.cases import run_case
-from warpsim.trace import Tracer
+from warpsim.trace import Tracer, recorder
 from warpsim.trace.document import class_of
 
 PROGRAMS = Path(__file__).parent.parent.parent / "programs"
@@ -253,6 +253,26 @@ def test_what_names_no_ctas(ctas):
     """CTAs are a number, or have three coordinates each."""
     with pytest.raises(warpsim.LaunchError, match=r"a number of CTAs or of a list of \(x, y, z\)"):
         warpsim.load(HANDOVER)["handover"]((3,), (64,), (), watchers=[Tracer(ctas=ctas)])
+
+
+@pytest.mark.parametrize("most", [10, 300_000])
+def test_marks_in_parts(monkeypatch, most):
+    """It does not matter how many accesses become marks at once, nor how many marks there may be: the first ones are kept."""
+    found = []
+    for together in (0, 40, 1 << 18):
+        monkeypatch.setattr(recorder, "TOGETHER", together)
+        monkeypatch.setattr(recorder, "MOST", most)
+        tracer = Tracer()
+        run_case(PROGRAMS / "transpose", watchers=[tracer])
+        found.append(tracer.trace().marks)
+        assert tracer.trace().marks == found[-1]
+    monkeypatch.setattr(recorder, "MOST", 300_000)
+    run_case(PROGRAMS / "transpose", watchers=[tracer := Tracer()])
+    whole = tracer.trace().marks
+    for marks in found:
+        assert [mark[:1] + mark[2:] for mark in marks] == [mark[:1] + mark[2:] for mark in whole[:most]]
+    assert found[0] == found[1] == found[2]
+    assert len(whole) > 10
 
 
 def test_any_batch_size():

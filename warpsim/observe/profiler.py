@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import lru_cache
 
 import attrs
 import numpy as np
@@ -133,11 +134,12 @@ def sectors(lanes: Lanes) -> int:
 
 @frozen(eq=False)
 class Cost:
-    """What an access costs in the memory system: which rows of warps have a lane ``here`` and how many CTAs each stands for, lanes,
+    """What an access costs in the memory system: which rows of warps have a lane ``here`` and how many CTAs each stands for, warps, lanes,
     and in global memory sectors, in shared memory pieces, passes, and the ``most`` of a piece."""
 
     here: Array
     weight: int
+    warps: int
     lanes: int
     sectors: int = 0
     pieces: int = 0
@@ -145,17 +147,24 @@ class Cost:
     most: int = 0
 
 
+@lru_cache(maxsize=1)
+def known_costs() -> dict[tuple[object, ...], tuple[Selection, Cost]]:
+    """The process-wide table of costs by what decides them; with the threads, whose identity is part of that."""
+    return {}
+
+
 def cost_of(lanes: Lanes, space: str, nbytes: int) -> Cost:
     """What lanes cost that access so many bytes each of a state space."""
     rows: Array = np.asarray(lanes.here.any(axis=1))
-    weight, count = lanes.weight, int(np.count_nonzero(lanes.here)) * lanes.weight
+    weight = lanes.weight
+    warps, count = int(np.count_nonzero(rows)) * weight, int(np.count_nonzero(lanes.here)) * weight
     if space == "global":
-        return Cost(rows, weight, count, sectors(lanes))
+        return Cost(rows, weight, warps, count, sectors(lanes))
     if space == "local":
-        return Cost(rows, weight, count)
+        return Cost(rows, weight, warps, count)
     passes = bank_passes(lanes, nbytes).passes
     pieces = int(np.count_nonzero(passes)) * weight
-    return Cost(rows, weight, count, 0, pieces, int(passes.sum()) * weight, int(passes.max(initial=0)))
+    return Cost(rows, weight, warps, count, 0, pieces, int(passes.sum()) * weight, int(passes.max(initial=0)))
 
 
 @define(eq=False)
@@ -186,8 +195,7 @@ class Profiler(Watcher):
         self._since = 0
         self._guard: tuple[Entry, int] | None = None
         self._reached: dict[str, Array] = {}
-        self._costs: dict[tuple[object, ...], tuple[Selection, Cost]] = {}
-        """By what decides them; with the threads, whose identity is part of that."""
+        self._costs = known_costs()
 
     def _entry(self, instruction: Instruction) -> Entry:
         found = self._entries.get(id(instruction))
@@ -203,8 +211,9 @@ class Profiler(Watcher):
 
     def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Count threads that enter a block, and those that a guard disables."""
-        self._stop()
-        entry = self._entry(instruction)
+        if self._running is not None:
+            self._stop()
+        entry = self._entries.get(id(instruction)) or self._entry(instruction)
         if group.at == 0:
             self.entry_counted(machine, group, 1)
         if instruction.guard is not None and instruction.traits.ending is None:
@@ -350,9 +359,12 @@ class Profiler(Watcher):
     def _new(self, space: str, cost: Cost) -> int:
         """Count warps with a lane here but none earlier in the same step: accesses are reported per allocation."""
         here, known = cost.here, self._reached.get(space)
-        if known is not None and known.shape == here.shape:
+        if known is None:
+            self._reached[space] = here
+            return cost.warps
+        if known.shape == here.shape:
             here, known = here & ~known, known | here
-        self._reached[space] = here if known is None else known
+        self._reached[space] = known
         return int(np.count_nonzero(here)) * cost.weight
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:

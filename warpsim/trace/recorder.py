@@ -19,6 +19,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Affine, Array, Place
 from warpsim.machine.watcher import MemoryAccess
+from warpsim.numerics.arrays import distinct
 from warpsim.observe.profiler import Entry, Profiler
 from warpsim.program.program import Instruction
 from warpsim.trace.document import Trace
@@ -29,6 +30,8 @@ HEIGHT = 256
 NEAR = 4
 """Accesses of the same place within this many steps share a mark."""
 MOST = 300_000
+TOGETHER = 1 << 18
+"""So many runs of blocks touched become marks at once."""
 
 
 class Touches:
@@ -43,13 +46,15 @@ class Touches:
             self.block *= 2
         self._runs: dict[tuple[int, int, int, int], int] = {}
         """Numbers of runs of blocks: the CTA's position, the first block, the last, and the kind of access."""
+        self._steps, self._touched, self._size = array("q"), list[Array](), 0
+        """Accesses that are not yet marks: their steps and runs, and how many of these."""
         self._last, self._open = np.empty(0, np.int64), np.empty(0, np.int64)
-        """Of each: the last step with such an access, and the number of its last mark."""
-        self._begun: list[tuple[int, Array]] = []
-        """Steps, and the runs that marks of theirs are for."""
-        self._ends: list[tuple[Array, Array]] = []
-        """Numbers of marks that others of the same run follow, and their last steps."""
+        """Of each run: the last step with such an access, and the number of its last mark."""
+        self._begun: list[tuple[Array, Array]] = []
+        """The first steps of marks, and their runs."""
+        self._ends = np.empty(0, np.int64)
         self._count = 0
+        """How many marks there would be if there were no limit."""
         self._known: dict[Hashable, Array] = {}
         """The runs of accesses, by what decides them, of CTAs of one batch."""
         self._batch: BatchState | None = None
@@ -77,7 +82,11 @@ class Touches:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._numbers(kind, self._keys(machine, at, columns, active, shape))
-        self._mark(found, now)
+        self._steps.append(now)
+        self._touched.append(found)
+        self._size += len(found)
+        if self._size > TOGETHER:
+            self._mark()
 
     def _keys(
         self, machine: Machine, place: Place | Affine, columns: Array, active: Array | None, shape: tuple[int, ...]
@@ -87,56 +96,61 @@ class Touches:
         at = place.array().view(np.int64) if type(place) is Affine else np.asarray(place, np.int64)
         alike = at.size == 1 or (at.ndim == 4 and at.shape[2:] == (1, 1))  # the same in all CTAs
         if active is None and alike and owners.ndim == 4 and owners.shape[:2] == (1, 1):
-            blocks = np.unique(at.reshape(-1) // self.block)
-            ctas = np.unique(index[owners.reshape(-1)])
+            blocks = distinct(at.reshape(-1) // self.block)
+            ctas = distinct(index[owners.reshape(-1)])
             return (ctas[ctas >= 0][:, None] << 32 | blocks[None]).reshape(-1)
         here = index[np.broadcast_to(owners, shape)]
         mask = here >= 0 if active is None else (here >= 0) & np.broadcast_to(active, shape)
-        return np.unique(here[mask] << 32 | np.broadcast_to(at, shape)[mask] // self.block)
+        return distinct(here[mask] << 32 | np.broadcast_to(at, shape)[mask] // self.block)
 
     def _numbers(self, kind: int, keys: Array) -> Array:
         """The numbers of the runs that blocks make."""
         if not len(keys):
             return np.empty(0, np.int64)
-        ends = np.flatnonzero(np.diff(keys) != 1)
-        runs = zip(keys[np.r_[0, ends + 1]].tolist(), keys[np.r_[ends, len(keys) - 1]].tolist(), strict=True)
+        ends = np.flatnonzero(keys[1:] != keys[:-1] + 1)
+        begins, lasts = [keys.item(0), *keys[ends + 1].tolist()], [*keys[ends].tolist(), keys.item(-1)]
+        known = self._runs
         found = [
-            self._runs.setdefault((begin >> 32, begin & 0xFFFFFFFF, end & 0xFFFFFFFF, kind), len(self._runs))
-            for begin, end in runs
+            known.setdefault((begin >> 32, begin & 0xFFFFFFFF, end & 0xFFFFFFFF, kind), len(known))
+            for begin, end in zip(begins, lasts, strict=True)
         ]
-        if len(self._runs) > len(self._last):
-            more = np.full(len(self._runs), -1 - NEAR)
-            self._last, self._open = np.append(self._last, more), np.append(self._open, more)
         return np.array(found)
 
-    def _mark(self, runs: Array, now: int) -> None:
-        """Let the marks of runs go on, or begin new ones."""
-        last = self._last[runs]
-        new = now - last > NEAR
-        if new.any():
-            begun = runs[new]
-            if self._count + len(begun) > MOST:
-                begun = begun[: MOST - self._count]
-                runs = np.append(runs[~new], begun)
-            before = self._open[begun]
-            if (again := before >= 0).any():
-                self._ends.append((before[again], self._last[begun[again]]))
-            self._open[begun] = np.arange(self._count, self._count + len(begun))
-            self._begun.append((now, begun))
-            self._count += len(begun)
-        self._last[runs] = now
+    def _mark(self) -> None:
+        """Let the marks of what was touched go on, or begin new ones."""
+        if not self._size:
+            return
+        runs = np.concatenate(self._touched)
+        steps = np.repeat(self._steps, [len(found) for found in self._touched])
+        self._steps, self._touched, self._size = array("q"), [], 0
+        more = len(self._runs) - len(self._last)
+        self._last = np.append(self._last, np.full(more, -1 - NEAR))
+        self._open = np.append(self._open, np.full(more, -1))
+        order = np.argsort(runs.astype(np.uint16) if len(self._runs) <= 1 << 16 else runs, kind="stable")
+        runs, steps = runs[order], steps[order]
+        first = np.diff(runs, prepend=-1) != 0
+        before = np.where(first, self._last[runs], np.roll(steps, 1))
+        new = steps - before > NEAR
+        parts = np.flatnonzero(first | new)
+        ends = steps[np.append(parts[1:], len(steps)) - 1]
+        begun = np.flatnonzero(new[parts])
+        begun = begun[np.argsort(order[parts[begun]])]
+        runs, numbers = runs[parts], self._open[runs[parts]]
+        numbers[begun] = np.arange(self._count, self._count + len(begun))
+        kept = begun[: max(MOST - self._count, 0)]
+        self._begun.append((steps[parts[kept]], runs[kept]))
+        self._ends = np.append(self._ends, ends[kept])
+        self._count += len(begun)
+        self._ends[numbers[numbers < MOST]] = ends[numbers < MOST]
+        self._last[runs], self._open[runs] = ends, numbers  # of several parts of a run, the last
 
     @property
     def marks(self) -> list[tuple[int, ...]]:
         """The marks so far."""
-        ends = np.empty(self._count, np.int64)
-        marked = self._open >= 0
-        ends[self._open[marked]] = self._last[marked]
-        for numbers, steps in self._ends:
-            ends[numbers] = steps
-        named = list(self._runs)
-        begun = [(step, named[run]) for step, runs in self._begun for run in runs.tolist()]
-        return [(step, end, *run) for (step, run), end in zip(begun, ends.tolist(), strict=True)]
+        self._mark()
+        named, ends = list(self._runs), iter(self._ends.tolist())
+        begun = [pair for steps, runs in self._begun for pair in zip(steps.tolist(), runs.tolist(), strict=True)]
+        return [(step, end, *named[run]) for (step, run), end in zip(begun, ends, strict=True)]
 
 
 class _Elsewhere(Profiler):
@@ -245,17 +259,20 @@ class Tracer(Profiler):
         assert self._rows is not None
         super().step_before(machine, group, instruction)
         self._crew = crew = self._rows.crew(machine, group.selection)
-        if len(self._steps) >= self._max_steps:
+        now = len(self._steps)
+        if now >= self._max_steps:
             self._full, self._crew = True, -1
         if self._crew < 0:
             return
-        now = len(self._steps)
-        self._steps.append(self._number(instruction))
+        number = self._numbers.get(id(instruction))
+        self._steps.append(self._number(instruction) if number is None else number)
         if self._runs and self._runs[-1][2] == crew and self._runs[-1][1] == now:
             self._runs[-1][1] = now + 1
         else:
             self._runs.append([now, now + 1, crew])
         traits = instruction.traits
+        if traits.mbarrier is None and traits.barrier is None:
+            return
         if traits.does(Mbarrier.WAIT):
             self._waits.open("mbarrier", self._rows.crews[crew].rows, now)
         elif traits.barrier is not None and traits.barrier.among == "cluster" and traits.barrier.waits:

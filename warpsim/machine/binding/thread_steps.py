@@ -1,7 +1,7 @@
 """Steps of per-thread instructions: fetch, compute, commit, over all threads of a group at once.
 
 Plain loads and stores of whole registers at affine addresses of shared or global memory do what the port does when
-nobody watches it, in a third of the calls. What an instruction asks of memory is learned from its body.
+nobody watches it (or loads of shared memory), in a third of the calls. What an instruction asks of memory is learned from its body.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from warpsim.isa.spec import Body, Op
 from warpsim.isa.traits import Access
 from warpsim.machine.binding.operand_slots import Guard, commit_of, destination, guard_of, parameter_of, source_getter
 from warpsim.machine.binding.ports import PORTS
+from warpsim.machine.hooks import READ, MemoryAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import WINDOWS, Extent, last_along, space_of
 from warpsim.machine.memory.global_access import in_one_allocation
-from warpsim.machine.memory.word_access import in_rows, rows_view
+from warpsim.machine.memory.word_access import I64, in_rows, rows_view
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
+from warpsim.machine.selection import Rect
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import FLAT, Affine, Array, DType, NotAffine, Value, as_array, extend, retype, stays_affine
 from warpsim.program.program import Instruction, Operand
@@ -362,13 +364,19 @@ def _guarded(guard: Guard, step: Step, general: Step) -> Step:
 
 
 def _load(view: View, elements: Elements, general: Step) -> Step:
-    at, slots = elements.at, elements.slots
+    at, slots, shared = elements.at, elements.slots, view is _shared
+    nbytes = elements.dtype.itemsize * len(slots)
 
     def step(machine: Machine, group: Group) -> object:
-        start = group.env[at]
-        if type(start) is Affine and machine.hooks.memory_accessed is None:
+        start, notify = group.env[at], machine.hooks.memory_accessed
+        if type(start) is Affine and (notify is None or (shared and start.strides != FLAT)):
             found = view(machine, group, start, elements)
             if found is not None:
+                if notify is not None:
+                    assert isinstance(group.selection, Rect), "it has all CTAs"
+                    first = Affine(start.base + elements.offset, start.strides, start.extents, I64)
+                    given = READ, "shared", first, nbytes, None, group.selection.columns, None
+                    notify(machine, group, MemoryAccess(*given, everywhere=True))
                 flat = start.strides == FLAT and len(group.selection.shape) == 1
                 for slot, one in zip(slots, found, strict=True):
                     group.env[slot] = one.copy().reshape(1) if flat else one.copy()
