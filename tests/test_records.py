@@ -26,6 +26,9 @@ def declared(decorate):
         x: int
         hidden: str = attrs.field(default="h", eq=False, repr=False)
         parts: list[int] = attrs.field(factory=list)
+        _own: int = 5
+        counted: int = attrs.field(init=False, default=3)
+        noted: list[int] = attrs.field(init=False, factory=list, repr=False)
 
         def __attrs_post_init__(self):
             self.parts.append(self.x)
@@ -51,7 +54,17 @@ def facts(cls):
     one, same, other = cls(1), cls(1, "other"), cls(2)
     copied = copy.copy(one)
     changed = attrs.evolve(one, x=7, parts=[])
-    yield [repr(one), str(one), repr(changed), one.double, one.parts, copied.parts is one.parts, cls.kinds, cls.__doc__]
+    yield [
+        repr(one),
+        str(one),
+        repr(changed),
+        one.double,
+        one.parts,
+        one.noted,
+        copied.parts is one.parts,
+        cls.kinds,
+        cls.__doc__,
+    ]
     yield [one == same, one != same, one == other, one == copied, weakref.ref(one)() is one]
     yield [hasattr(one, "__dict__"), inspect.signature(cls), cls.__match_args__, cls.__qualname__, cls.__module__]
     if sys.version_info >= (3, 13):

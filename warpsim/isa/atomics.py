@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection
 
-import attrs
 import numpy as np
 
 from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort
@@ -19,7 +18,7 @@ from warpsim.types import TYPES, ScalarType
 
 Update = Callable[..., Lanes]
 _ATOMIC = Traits(access=Access.ATOMIC, polls=True)
-_COUNTER = attrs.evolve(_ATOMIC, counts=True)
+_COUNTER = Traits(access=Access.ATOMIC, polls=True, counts=True)
 _COUNTING = frozenset({"add", "inc", "dec"})
 _REDUCTION = Traits(access=Access.ATOMIC)
 _ATOM = "parallel-synchronization-and-communication-instructions-atom"

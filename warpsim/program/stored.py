@@ -275,7 +275,8 @@ def _without_defaults(made: Operand | Relocation | Span) -> tuple[object, ...]:
 
 @functools.cache
 def _fields(record: Hashable) -> Callable[[object], tuple[object, ...]]:
-    return attrgetter(*[field.name for field in attrs.fields(record) if field.init])  # type: ignore[arg-type]
+    code = record.__init__.__code__  # type: ignore[misc]  # attrs.fields would have the whole class made
+    return attrgetter(*code.co_varnames[1 : code.co_argcount])
 
 
 class _Reader(pickle.Unpickler):
