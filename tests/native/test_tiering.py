@@ -17,14 +17,15 @@ from warpsim import cache
 from warpsim.native.compiling import queue
 from warpsim.native.compiling.compiler import compiler
 from warpsim.native.compiling.queue import CompileQueue, compile_queue
-from warpsim.native.regions.options import Outcome
+from warpsim.native.regions.options import Outcome, Variant
 from warpsim.native.runtime.compiled_region import CompiledRegion
+from warpsim.native.runtime.inputs import InputKind
 from warpsim.native.runtime.run import Runner
 from warpsim.native.tiering import build as making
 from warpsim.native.tiering import cost as costs
 from warpsim.native.tiering import eligibility as serving
 from warpsim.native.tiering.engine import CompiledEngine
-from warpsim.native.tiering.entry_points import TRIALS
+from warpsim.native.tiering.entry_points import TRIALS, WAITING, Request
 
 PTX = """.version 8.0
 .target sm_80
@@ -144,6 +145,43 @@ def test_a_part_of_the_ctas():
         assert profile.entries[place].region is not None
     assert profile.covers(part)
     assert profile._around((*part[:2], *begin[2:])) == [begin]
+
+
+SQUARES = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<5>; .reg .b64 %d<3>; .reg .pred %q;
+ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mul.lo.u32 %r3, %r1, %r1; mov.u32 %r2, 0; mov.u32 %r4, 0;
+L: add.u32 %r4, %r4, %r3; add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, 300; @%q bra L;
+mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r4; ret; }"""
+
+
+@pytest.mark.parametrize(("register", "same"), [("%r4", True), ("%r2", False)])
+def test_code_that_is_the_same(done, register, same):
+    """A register that is the same in all lanes where a loop begins, and differs once a launch has come around it, needs no second code;
+    one that differs in that launch alone does."""
+    module, words = warpsim.load(SQUARES), np.zeros(64, np.uint32)
+    module["k"]((1,), (64,), (words,))
+    profile = native(module)
+    ((place, entry),) = ((place, entry) for place, entry in profile.entries.items() if place[0] == 1)
+    making.form(profile, place, entry)
+    profile.account.interpreted = 1e9
+
+    def compiled(**more):
+        names = [profile.plan.function.registers[key].name for key in entry.region.reads]
+        kinds = {"%r1": InputKind("affine", (1, 0)), "%r3": InputKind("varying"), **more}
+        signature = tuple(kinds.get(name, InputKind("uniform")) for name in names), Variant(False, 32)
+        entry.codes[signature] = WAITING
+        making.compile_queued([Request(profile, place, entry, signature, now=True)])
+        assert profile.records.code(place, entry.options, signature, entry.region) is not None
+        return entry.codes[signature]
+
+    code = compiled(**{register: InputKind("varying")})
+    assert isinstance(code, CompiledRegion)
+    assert (compiled() is code) == same
+    module["k"]((1,), (64,), (words,))
+    assert done
+    assert words.tolist() == [300 * k * k for k in range(64)]
 
 
 @pytest.fixture(params=[1, 2], ids=["one processor", "two"])

@@ -36,10 +36,16 @@ POINTERS = """rows ctas masks columns threads t1 t0 c1 c0 lives outs counts exit
     exit_lanes ranges frames states private cleans counters wholes"""
 
 
+def holding_lanes(traces: Traces, region: Region, given: tuple[InputKind, ...]) -> frozenset[Key]:
+    """The registers that hold lanes, with such live-ins."""
+    return varying_of(
+        traces, region, frozenset(k for k, g in zip(region.reads, given, strict=True) if g.how != "uniform")
+    )
+
+
 def emit(traces: Traces, region: Region, given: tuple[InputKind, ...], variant: Variant) -> RegionModule:
     """Analyse a region, then emit it."""
-    differing = frozenset(k for k, g in zip(region.reads, given, strict=True) if g.how != "uniform")
-    varying = varying_of(traces, region, differing)
+    varying = holding_lanes(traces, region, given)
     kinds = RegisterKinds()
     FunctionEmitter(traces, region, varying, given, variant, kinds, NullBuilder()).analyse()
     emitter = FunctionEmitter(traces, region, varying, given, variant, kinds, IRBuilder())

@@ -6,14 +6,14 @@ import warnings
 from collections.abc import Sequence
 
 from warpsim.graph.nodes import Untraceable
-from warpsim.native.codegen.function import emit
+from warpsim.native.codegen.function import emit, holding_lanes
 from warpsim.native.compiling.compiler import Invalid
 from warpsim.native.compiling.region_code import RegionModule, compile_module
 from warpsim.native.lowering.values import Unlowerable
 from warpsim.native.regions.options import Place, Variant
 from warpsim.native.regions.region import RegionFormer
 from warpsim.native.runtime.compiled_region import CompiledRegion
-from warpsim.native.runtime.inputs import InputKind
+from warpsim.native.runtime.inputs import InputKind, Signature
 from warpsim.native.tiering.cost import QUEUED_SHARE, Policy, rate, spent
 from warpsim.native.tiering.entry_points import WAITING, EntryPoint, Profile, Request
 
@@ -59,6 +59,22 @@ def compile_region(profile: Profile, place: Place, entry: EntryPoint, made: Regi
     return code
 
 
+def same_code(profile: Profile, place: Place, entry: EntryPoint, signature: Signature) -> CompiledRegion | None:
+    """The code for a signature, where it is that for another one: registers that are the same in all lanes where a loop begins, and
+    differ once a launch has come around it, hold lanes in both. The caller holds the profile's lock."""
+    region, traces, (given, variant) = entry.region, profile.traces, signature
+    if region is None:
+        return None
+    for other, code in list(entry.codes.items()):
+        if not isinstance(code, CompiledRegion) or code.region is not region or other[1] != variant:
+            continue
+        wider = all(a == b or (a.how, b.how) == ("uniform", "varying") for a, b in zip(given, other[0], strict=True))
+        if wider and holding_lanes(traces, region, given) == holding_lanes(traces, region, other[0]):
+            profile.records.keep_same(place, entry.options, other, signature)
+            return code
+    return None
+
+
 def make(policy: Policy, request: Request) -> CompiledRegion | None:
     """Compile while the launch waits; None where that does not pay."""
     profile, entry, signature = request.profile, request.entry, request.signature
@@ -87,8 +103,9 @@ def compile_queued(requests: Sequence[Request]) -> None:
             code, region = None, entry.region
             if profile.allows(entry, QUEUED_SHARE):
                 with profile.lock:
-                    made = emitted(profile, entry, *request.signature)
-                code = None if made is None else compile_region(profile, request.place, entry, made)
+                    code = same_code(profile, request.place, entry, request.signature)
+                    made = emitted(profile, entry, *request.signature) if code is None else None
+                code = code if made is None else compile_region(profile, request.place, entry, made)
                 if entry.codes.get(request.signature) is WAITING and entry.region in (region, None):
                     entry.put(request.signature, code)
             else:

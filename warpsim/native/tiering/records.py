@@ -110,6 +110,12 @@ class Records:
         write_object(self._key(place, options), _dumps(_facts(region)).encode())
         note(note_of(self.plan.kernel))
 
+    def keep_same(self, place: Place, options: Options, code_of: Signature, signature: Signature) -> None:
+        """Keep for a signature the code that is kept for another one."""
+        data = read_object(self._key(place, options, code_of))
+        if data is not None:
+            write_object(self._key(place, options, signature), data)
+
 
 def _slots(region: Region) -> list[int]:
     """The slots that a region reads."""
