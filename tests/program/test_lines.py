@@ -317,6 +317,7 @@ $L__info_string1:
     ("old", "new", "legal"),
     [
         ("", "", True),
+        ("\n\t", "\n", True),
         ("inlined_at 2 20 5", "inlined_at 2 20 6", False),
         ("$L__info_string1,", "$L__info_string2,", False),
         ("95,90,255", "95,90,256", False),

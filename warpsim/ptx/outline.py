@@ -81,6 +81,9 @@ def _bodies(text: str) -> Iterator[tuple[int, int, Body]]:
     """Where the bodies of a text begin and end, behind one brace and at the other."""
     at, counted, line = 0, 0, 1
     while (begin := text.find("\n{\n", at) + 2) > 1:
+        if text.startswith(".section", text.rfind("\n", 0, begin - 2) + 1):  # debug information
+            at = begin
+            continue
         pieces, depth, end = [""], 1, begin
         while depth and (close := text.find("\n}", end - 1) + 1):
             piece = _COMMENT.sub("", text[end : close + 1])
