@@ -10,7 +10,7 @@ import random_kernels
 import warpsim
 from engines import compiles
 from random_kernels import WORDS
-from state_equality import difference
+from state_equality import difference, seen
 from warpsim.debug import DebugError, Session, motion, origins, timeline
 from warpsim.host.cases import Case, run_case
 
@@ -27,20 +27,6 @@ CASES = [
 def rules(result):
     """The findings of a run, but for how often each was met: that depends on which warps go together."""
     return sorted((f.rule, f.severity, f.line) for f in result.findings)
-
-
-def seen(session):
-    """What a user can see: where warps stand, what memory and registers hold. A register that nothing has written is left
-    out or 0."""
-    state, warps = session.timeline.state, session.warps()
-    memory = [allocation.data.tobytes() for allocation in state.memory.allocations]
-    shared = [batch.shared.words.tobytes() for batch in state.batches]
-    registers = {}
-    for at in warps:
-        session.focus(at.cta, at.warp, int(at.lanes.replace(",", "-").split("-")[0]))
-        values = {name: np.ma.getdata(v)[~np.ma.getmaskarray(v)] for name, v in session.registers.items()}
-        registers[at] = {name: v.tobytes() for name, v in values.items() if any(v.tobytes())}
-    return warps, memory, shared, registers
 
 
 @pytest.mark.parametrize("path", CASES)

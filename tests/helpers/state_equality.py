@@ -103,3 +103,17 @@ def _fields(value: object) -> list[str]:
         names += [slots] if isinstance(slots, str) else slots
     caches = getattr(type(value), "CACHES", frozenset()) | {"__weakref__", "__dict__"}
     return [name for name in names if name not in caches]
+
+
+def seen(session):
+    """What a user can see: where warps stand, what memory and registers hold. A register that nothing has written is left
+    out or 0."""
+    state, warps = session.timeline.state, session.warps()
+    memory = [allocation.data.tobytes() for allocation in state.memory.allocations]
+    shared = [batch.shared.words.tobytes() for batch in state.batches]
+    registers = {}
+    for at in warps:
+        session.focus(at.cta, at.warp, int(at.lanes.replace(",", "-").split("-")[0]))
+        values = {name: np.ma.getdata(v)[~np.ma.getmaskarray(v)] for name, v in session.registers.items()}
+        registers[at] = {name: v.tobytes() for name, v in values.items() if any(v.tobytes())}
+    return warps, memory, shared, registers

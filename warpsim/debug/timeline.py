@@ -19,9 +19,10 @@ from attrs import field
 
 from warpsim.checks.watchers import attended, watchers_of
 from warpsim.debug import waiting
+from warpsim.debug.batches import Batches
 from warpsim.debug.threads import Focus, cta_text
 from warpsim.errors import ExecutionError, Finding
-from warpsim.machine.engine import Run
+from warpsim.machine.engine import ANY, Compiled, Run
 from warpsim.machine.hooks import Listener as Listening
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
@@ -30,12 +31,12 @@ from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.native.regions.options import Stops
-from warpsim.native.tiering.eligibility import compiled_for
+from warpsim.native.tiering.eligibility import BARRIERS, compiled_for
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
 Turn = tuple[int, int, int]
-"""From a step on, the warp of this CTA and number runs (linear)."""
+"""From a step on, the warp of this CTA and number runs (linear); -n: so many CTAs side by side, this one is the first."""
 StopTest = Callable[[Machine, Group, Instruction], int]
 """Called before each step. Returns 1 to stop there, 2 to stop for the step just executed, 0 to continue."""
 Catch = Callable[[Finding], bool]
@@ -126,6 +127,12 @@ class Timeline(Watcher):
         self.engine = engine
         """What runs the steps that nothing looks at."""
         self._turns: list[Turn] = []
+        self._furthest = -1
+        """The last step whose turn is known."""
+        self._beginnings: dict[int, int] = {}
+        """By CTA the step with which it begins, where those before it have ended."""
+        self.cuts: frozenset[int] = frozenset()
+        """The CTAs before which no others are to be side by side."""
         self.changes: list[Change] = []
         self.snapshots: list[Snapshot] = []
         self.last: int | None = None
@@ -140,7 +147,7 @@ class Timeline(Watcher):
         self._hit: StopTest | None = None
         self._alarm = self._ahead = -2
         self._target: int | None = None
-        self._between_stops: tuple[Places, bool, Run] | None = None
+        self._between_stops: tuple[tuple[object, ...], Run] | None = None
         self._places: Places | None = None
         self._holding = False
         """Whether the step to come next is executed alone: something may have to be seen after the last one, or before it."""
@@ -158,6 +165,7 @@ class Timeline(Watcher):
         self.step += 1
         if group is not self.group:
             self._note_turn(machine, group)
+        self._furthest = max(self._furthest, self.step)
         self.machine, self.group = machine, group
         places = self._places
         self._holding = places is not None and (instruction.span.line, instruction.span.column) in places.after
@@ -267,6 +275,7 @@ class Timeline(Watcher):
             self.step -= 1
             self.machine = self.group = None
         self.step += steps
+        self._furthest = max(self._furthest, self.step)
         compiled = self._run.compiled
         if self.counting is not None and isinstance(compiled, _ByWarp) and compiled.watches(machine, group):
             self.counting.passed(compiled.engines[0].followed)
@@ -274,16 +283,51 @@ class Timeline(Watcher):
 
     def _note_turn(self, machine: Machine, group: Group) -> None:
         """Note whose turn begins with this step."""
-        cta, warp = machine.number_of(group)
-        if not self._turns or (self._turns[-1][0] < self.step and self._turns[-1][1:] != (cta, warp)):
-            self._turns.append((self.step, cta, warp))
+        if self.step > self._furthest:
+            self._add_turn(self.step, *machine.number_of(group))
+
+    def _add_turn(self, step: int, cta: int, warp: int) -> None:
+        if not self._turns or (self._turns[-1][0] < step and self._turns[-1][1:] != (cta, warp)):
+            self._turns.append((step, cta, warp))
+
+    def note_beginning(self, cta: int) -> None:
+        """A CTA begins with the next step, and all before it have ended."""
+        self._beginnings[cta] = self.step + 1
+
+    def fitting(self, cta: int, most: int) -> int:
+        """How many CTAs from one on, at most ``most``, do not end beyond where the launch has to stop, as far as is known."""
+        last = self.step + 1 + self.room
+        known = [(other, step) for other, step in self._beginnings.items() if cta < other <= cta + most]
+        beyond = min((other for other, step in known if step > last), default=None)
+        if beyond is None:
+            return most
+        return max((other for other, step in known if step <= last), default=beyond - 1) - cta
+
+    def batch_executed(self, cta: int, n_ctas: int, steps: int) -> None:
+        """Advance the position past what CTAs have executed, all of it, side by side; ``cta`` is the first."""
+        begin = self.step
+        self.step += steps
+        if self.step > self._furthest:
+            self._add_turn(max(begin, self._furthest) + 1, cta, -n_ctas)
+            self._furthest = self.step
+        self.machine = self.group = None
+        self._leave_room()
+
+    def has_to_look(self) -> bool:
+        """Whether the launch has to stop at the next step: for the user, or for a snapshot."""
+        if self.most_bytes > 0 and time.monotonic() > self._next_snapshot:
+            self._alarm, self._run.room = self.step, 0
+        return self._holding or self.interrupted or self._alarm <= self.step
+
+    @property
+    def room(self) -> int:
+        """How many steps may be executed before the launch has to stop."""
+        places = [place for place in (self._target, self._ahead) if place is not None and place > self.step]
+        return min(places) - self.step - 1 if places else ANY
 
     def _leave_room(self) -> None:
         """Let compiled code run up to where the launch may have to stop."""
-        room = 0 if self.step + 1 >= self._alarm else max(self._alarm - self.step - 1, PAST)
-        for place in (self._target, self._ahead):
-            if place is not None and place > self.step:
-                room = min(room, place - self.step - 1)
+        room = 0 if self.step + 1 >= self._alarm else min(max(self._alarm - self.step - 1, PAST), self.room)
         if self.counting is not None:
             room = min(room, self.counting.left - 1)
         self._run.room = 0 if self._holding else max(room, 0)
@@ -352,6 +396,8 @@ class Timeline(Watcher):
         self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.step <= self.step]
         self._known = {key for key in self._known if key[0] <= self.step}
         del self._turns[bisect.bisect_right(self._turns, self.step, key=lambda turn: turn[0]) :]
+        self._furthest = min(self._furthest, self.step - 1)
+        self._beginnings = {cta: step for cta, step in self._beginnings.items() if step <= self.step}
         self.last = None
         self.changes.append(Change(self.step, key, act))
         act(self)
@@ -416,15 +462,34 @@ class Timeline(Watcher):
         if places is None:
             self._run = self._each_step
             return
-        if self._between_stops is None or self._between_stops[:2] != (places, accesses):
+        joins = self.state.settings.by_warp and self.leaving is None and self.occurred is None and not self.has_watchers
+        key = places, accesses, joins
+        if self._between_stops is None or self._between_stops[0] != key:
             watchers: list[Listening] = [*self._checks, _BetweenStops(self, accesses=accesses)]
             made = [
                 compiled_for(self.engine, watchers, self.state, joins=False, stops=stops, lane=lane)
                 for stops, lane in places.both
             ]
-            compiled = made[0] if places.who is None or made[0] is None else _ByWarp(made, places.who)
-            self._between_stops = places, accesses, Run(self.state, watchers, compiled=compiled, attended=attended)
-        self._run = self._between_stops[2]
+            compiled: Compiled | None = made[0] if places.who is None or made[0] is None else _ByWarp(made, places.who)
+            if joins and compiled is not None and not self._stops_at_ends(places):
+                compiled = self._joining(places, compiled)
+            self._between_stops = key, Run(self.state, watchers, compiled=compiled, attended=attended)
+        self._run = self._between_stops[1]
+
+    def _stops_at_ends(self, places: Places) -> bool:
+        """Whether a motion may stop where threads exit."""
+        ends = {(i.span.line, i.span.column) for i in self.state.plan.main.function.code if i.traits.leaves}
+        return not ends.isdisjoint(places.stops.keys() | places.after)
+
+    def _joining(self, places: Places, alone: Compiled) -> Compiled:
+        """Code that runs CTAs side by side, too: nobody is to know what they do at barriers."""
+        between = _BetweenStops(self, accesses=self.accessed is not None)
+        between.compiled |= BARRIERS
+        stops = places.both[-1][0]
+        through = compiled_for(self.engine, [*self._checks, between], self.state, keeps=False, stops=stops)
+        return (
+            alone if through is None else Batches(self, alone, through, [None if places.who is None else places.who[0]])
+        )
 
     def _forward(self, target: int | None) -> str:
         self._make_changes()
@@ -469,7 +534,7 @@ class Timeline(Watcher):
     def _end(self, error: ExecutionError | None) -> str:
         self.ended, self.error = True, error
         self.step += 1
-        self.last = self.step
+        self.last = self._beginnings[self.state.n_ctas] = self.step
         self.machine = self.group = None
         return "end"
 
@@ -497,8 +562,9 @@ class Timeline(Watcher):
 
     def restart(self) -> None:
         """Return to the start of the launch, and discard all changes."""
-        self.changes, self.snapshots, self._turns = [], [], []
+        self.changes, self.snapshots, self._turns, self._furthest = [], [], [], -1
         self._known.clear()
+        self._beginnings.clear()
         self._restore(self._start)
         self.forward(0)
 
@@ -575,13 +641,26 @@ class Timeline(Watcher):
         found: list[tuple[int, int]] = []
         for number in range(bisect.bisect_left(self._turns, high, key=lambda turn: turn[0]) - 1, -1, -1):
             begin, of, first = self._turns[number]
-            if of == cta and (first == warp or (first < warp < first + 4)):
+            if (of == cta and 0 <= first <= warp < first + 4) or of <= cta < of - first:
                 end = min(self._turns[number + 1][0] if number + 1 < len(self._turns) else high, high)
+                if first < 0:
+                    begin, end = self._narrowed(cta, begin, end)
+                if begin >= end:
+                    continue
                 found.append((max(begin, end - span), end))
                 if found[-1][0] > begin:
                     break
                 span = max(span - (end - begin), 1)
         return found[::-1]
+
+    def _narrowed(self, cta: int, begin: int, end: int) -> tuple[int, int]:
+        """The steps of a CTA that ran side by side with others from ``begin`` to ``end``: it runs again to find them."""
+        if not {cta, cta + 1} <= self._beginnings.keys():
+            self._restore(self._nearest(begin))
+            self.cuts = frozenset({cta, cta + 1})
+            self.forward(end)
+            self.cuts = frozenset()
+        return max(begin, self._beginnings.get(cta, begin)), min(end, self._beginnings.get(cta + 1, end))
 
 
 def arrays_of(state: LaunchState) -> Iterator[Array]:
@@ -604,7 +683,7 @@ def _copies(text: str, machine: Machine, transfer: Transfer) -> str:
 class _BetweenStops:
     """Listens for a `Timeline` where only stops matter: compiled code may take steps, and ``accesses`` between them."""
 
-    compiled = frozenset({"step_before", "memory_accessed"})
+    compiled: frozenset[str] = frozenset({"step_before", "memory_accessed"})
     apart: frozenset[str] = frozenset()
     shadows = None
 
@@ -636,7 +715,7 @@ class _ByWarp:
         """The next step of the group's block at which code may begin, else ``last``."""
         return min(engine.until(group, last) for engine in self.engines)
 
-    def joined(self, state: LaunchState) -> int:
+    def joined(self, state: LaunchState, failed: int = 0) -> int:
         """Each CTA is a batch."""
         return 1
 

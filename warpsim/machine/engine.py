@@ -114,8 +114,9 @@ class Compiled(Protocol):
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""
 
-    def joined(self, state: LaunchState) -> int:
-        """How many waves of CTAs may begin as one batch, because code is likely to run their threads to the end."""
+    def joined(self, state: LaunchState, failed: int = 0) -> int:
+        """How many waves of CTAs may begin as one batch, because code is likely to run their threads to the end; ``failed``: it did
+        not run so many."""
 
     def run_through(self, machine: Machine, group: Group) -> bool:
         """Run all threads of a batch from the kernel's first instruction to its last; else False, and nothing was run."""
@@ -327,16 +328,18 @@ class Run:
         if code is not None and not (state.batches or state.pieces or state.plan.uses.cancels):
             joined = code.joined(state)
         batch, waves = next_batch(state, joined)
-        if code is not None and joined > 1 and not batch.near:
+        while code is not None and joined > 1 and not batch.near:
             machine = self._begin(batch)
-            if code.run_through(machine, machine.batch.runnable[0]):
+            group = machine.batch.runnable[0]
+            if code.run_through(machine, group):
                 state.waves += waves
                 if self._timed:
-                    self._look_at_clock(machine, machine.batch.runnable[0])
+                    self._look_at_clock(machine, group)
                 return True
             state.batches.pop()  # these CTAs run wave by wave
             del self._machines[id(batch)]
-            batch, waves = next_batch(state)
+            joined = code.joined(state, waves)
+            batch, waves = next_batch(state, joined)
         state.waves, state.cancelled = state.waves + waves, 0
         self._begin(batch)
         return True

@@ -42,11 +42,12 @@ def _next_waves(state: LaunchState, most: int) -> tuple[Rectangle, int]:
     wave = state.waves if state.schedule is None else state.schedule.wave(state.waves, count)
     band, place = divmod(wave, across)
     taken = state.cancelled * state.cluster[0]
-    waves = 1 if most == 1 else min(most, last - wave, last if across == 1 else across - place)
     row, column = band * height, place * width + taken
     width -= taken
-    if across == 1:
-        height *= waves
+    bands = min(most, last - wave) // across
+    waves = across * bands if bands and not place else min(most, last - wave, across - place)
+    if bands and not place:
+        width, height = gx, height * bands
     else:
         width *= waves
     return (row, column, min(height, rows - row), min(width, gx - column)), waves

@@ -83,15 +83,28 @@ class Calls:
         return outcome is Outcome.DONE
 
     def run_through(
-        self, machine: Machine, group: Group, profile: Profile, place: Place, entry: EntryPoint, *, apart: bool
+        self,
+        machine: Machine,
+        group: Group,
+        profile: Profile,
+        place: Place,
+        entry: EntryPoint,
+        room: int | None,
+        *,
+        apart: bool,
     ) -> bool:
-        """Run a batch from start to end; False if it did not run."""
+        """Run a batch from start to end, in at most ``room`` warp-instructions; False if it did not run."""
         self._form(profile, place, entry)
         values = self._values(machine, group, entry)
         outcome = None
         if values is not None:
-            outcome = self._run(machine, group, profile, place, entry, values, FAR, through=True, apart=apart)
-        if not apart:
+            outcome = self._run(
+                machine, group, profile, place, entry, values, FAR, through=True, room=room, apart=apart
+            )
+        if room is not None:
+            if outcome is Outcome.WRAPPED:
+                entry.restrict(outcome)
+        elif not apart:
             entry.stopped += outcome is not Outcome.DONE
         elif outcome not in (None, Outcome.DONE):
             entry.met += 1
@@ -155,14 +168,14 @@ class Calls:
             if code is None:
                 return None
             entry.by_layout[layout] = code
-        back_edges = self._back_edges(group, region, room)
+        back_edges = self._back_edges(group, region, None if through else room)
         if back_edges < int(region.loops) or not self._reaches():
             return None
         before, runner = machine.launch.thread_instructions, self.runner
         # The thread's own time: that of a busy machine would condemn regions at random.
         began = spent() if entry.trials else 0.0
         outcome = runner.run(machine, group, code, tables, values, limit, back_edges, through=through, room=room)
-        if outcome is Outcome.STOPPED:
+        if outcome is Outcome.STOPPED and not through:
             self._reach, self._held = back_edges // 2 if region.loops else 0, len(region.slices)
         elif outcome is Outcome.DONE:
             self._reach = min(2 * self._reach, FAR)

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from warpsim.machine.hooks import Listener
 from warpsim.machine.state.launch import LaunchState, Settings
@@ -60,13 +60,14 @@ def compiled_for(
     observer: FootprintObserver | None = None,
     *,
     joins: bool = True,
+    keeps: bool | None = None,
     stops: Stops | None = None,
     lane: int | None = None,
 ) -> CompiledEngine | DeferredEngine | None:
     """The compiled engine of a launch, None where the interpreter runs it alone. ``observer`` is notified of the
     regions' accesses of global memory; ``joins`` allows several waves as one batch (rules keep their state with a
     batch). Code leaves off at ``stops``, where the launch may have to stop. ``lane``: the steps of this lane are counted, in warps
-    that run alone."""
+    that run alone. It ``keeps`` registers that nothing reads any more: None for what the settings say."""
     if engine == "interpreter":
         return None
     policy, watched = policy_of(engine), tuple([(w.events, w.compiled) for w in watchers])
@@ -91,7 +92,7 @@ def compiled_for(
             apart=apart if apart is not None and apart.accesses else None,
             runs_steps=runs_steps,
             joins=joins,
-            keeps=state.settings.keeps,
+            keeps=state.settings.keeps if keeps is None else keeps,
             stops=stops,
             lane=lane,
         )
@@ -188,15 +189,24 @@ class DeferredEngine:
         """The next step of the group's block at which code may begin, else ``last``."""
         return last
 
-    def joined(self, state: LaunchState) -> int:
+    def joined(self, state: LaunchState, failed: int = 0) -> int:
         """How many waves may begin as one batch."""
         engine = self._wanted()
-        return 1 if engine is None else engine.joined(state)
+        return 1 if engine is None else engine.joined(state, failed)
 
-    def run_through(self, machine: Machine, group: Group) -> bool:
+    def serves(self, state: LaunchState, seconds: float) -> bool:
+        """Whether there is code to run CTAs from start to end, or compiling it pays."""
+        engine = self._wanted()
+        return engine is not None and engine.serves(state, seconds)
+
+    def ready(self, state: LaunchState) -> bool:
+        """Whether there is code to run CTAs from start to end."""
+        return self._engine is not None and self._engine.ready(state)
+
+    def run_through(self, machine: Machine, group: Group, room: int | None = None) -> bool:
         """Run a batch to its end."""
         assert self._engine is not None
-        return self._engine.run_through(machine, group)
+        return self._engine.run_through(machine, group, room)
 
     @property
     def compiling(self) -> float:
@@ -214,3 +224,7 @@ class DeferredEngine:
             self.bodies.over()
         else:
             self._engine.over()
+
+
+Engine: TypeAlias = "CompiledEngine | DeferredEngine"
+"""What runs compiled parts of a launch."""

@@ -187,10 +187,10 @@ class CompiledEngine:
             self._calls = Calls(self._budget, self._observer, self._lane)
         return self._calls
 
-    def joined(self, state: LaunchState) -> int:
+    def joined(self, state: LaunchState, failed: int = 0) -> int:
         """How many waves may run as one batch, which spares calls: several where a region has run whole waves to their
         end."""
-        if not self._joins or state.cluster != (1, 1, 1):
+        if failed or not self._joins or state.cluster != (1, 1, 1):
             return 1
         profile = self.profile(state.plan.main)
         self._joined_whole = self._whole is not None and self._joins_all(state, profile)
@@ -214,14 +214,36 @@ class CompiledEngine:
         known = entry.ready or entry.kept or self.policy is Policy.AT_ONCE or profile.account.launches > 1
         return known and entry.met < FAILURES
 
-    def run_through(self, machine: Machine, group: Group) -> bool:
-        """Run a batch from the first instruction of the kernel to the last; False if that failed and nothing ran."""
+    def serves(self, state: LaunchState, seconds: float) -> bool:
+        """Whether there is code to run CTAs from start to end, or compiling it pays after so many more seconds without it."""
+        if not (self.runs_steps and self.holds.accesses):
+            return False
+        profile = self.profile(state.plan.main)
+        entry = self._entry(profile, self._begin)
+        if entry.kept is None:
+            profile.recall(self._begin, entry)
+        if entry.formed and entry.region is None:
+            return False
+        if entry.ready or entry.kept or self.policy is Policy.AT_ONCE:
+            return True
+        account = profile.account
+        account.interpreted += seconds
+        account.launches = max(account.launches, 2)  # what a session runs, it runs again
+        return not entry.pending and profile.allows(entry, share_of(account.launches))
+
+    def ready(self, state: LaunchState) -> bool:
+        """Whether there is code to run CTAs from start to end."""
+        return self._entry(self.profile(state.plan.main), self._begin).ready
+
+    def run_through(self, machine: Machine, group: Group, room: int | None = None) -> bool:
+        """Run a batch from the first instruction of the kernel to the last, in at most ``room`` warp-instructions; False if that
+        failed and nothing ran."""
         profile = self.profile(group.plan)
         place = self._whole if self._joined_whole and self._whole is not None else self._begin
         if self._joined_whole and not _whole_launch(machine, group):
             return False
         entry = profile.entries[place]
-        return self._calling().run_through(machine, group, profile, place, entry, apart=self._joined_whole)
+        return self._calling().run_through(machine, group, profile, place, entry, room, apart=self._joined_whole)
 
     def _covered(self, profile: Profile, place: Place) -> bool:
         """Whether the region where batches begin is to hold a place, and is not compiled yet."""

@@ -1,0 +1,149 @@
+"""CTAs that a session runs side by side: its steps, and which CTA took which, are those of one warp after another."""
+
+import random
+
+import numpy as np
+import pytest
+
+import warpsim
+from engines import compiles
+from state_equality import seen
+from warpsim.debug import Session
+
+HEAD = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .reg .pred %p<4>;
+    .reg .b32 %r<16>;
+    .reg .b64 %rd<8>;
+    .shared .align 4 .b8 tile[512];
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mad.lo.u32 %r4, %r2, %r3, %r1;
+    mul.wide.u32 %rd2, %r4, 4;
+    add.u64 %rd3, %rd1, %rd2;
+"""
+BODIES = {
+    "divergence": """
+    mul.lo.u32 %r5, %r4, 7;
+    and.b32 %r5, %r5, 13;
+    mov.u32 %r6, 0;
+LOOP:
+    setp.ge.u32 %p1, %r6, %r5;
+    @%p1 bra DONE;
+    add.u32 %r6, %r6, 1;
+    bra LOOP;
+DONE:
+    st.global.u32 [%rd3], %r6;
+    ret;
+""",
+    "barriers": """
+    shl.b32 %r5, %r1, 2;
+    mov.u32 %r6, tile;
+    add.u32 %r7, %r6, %r5;
+    mov.u32 %r9, 0;
+AGAIN:
+    st.shared.u32 [%r7], %r4;
+    bar.sync 0;
+    xor.b32 %r8, %r5, 128;
+    add.u32 %r8, %r6, %r8;
+    ld.shared.u32 %r10, [%r8];
+    add.u32 %r4, %r4, %r10;
+    bar.sync 0;
+    add.u32 %r9, %r9, 1;
+    and.b32 %r11, %r2, 3;
+    setp.le.u32 %p1, %r9, %r11;
+    @%p1 bra AGAIN;
+    st.global.u32 [%rd3], %r4;
+    ret;
+""",
+    "reductions": """
+    and.b32 %r5, %r4, 31;
+    mul.wide.u32 %rd4, %r5, 4;
+    add.u64 %rd5, %rd1, %rd4;
+    red.global.add.u32 [%rd5], %r2;
+    and.b32 %r6, %r2, 1;
+    setp.eq.u32 %p1, %r6, 0;
+    @%p1 bra DONE;
+    red.global.add.u32 [%rd5], 3;
+DONE:
+    ret;
+""",
+    "atomics": """
+    atom.global.exch.b32 %r5, [%rd1], %r4;
+    st.global.u32 [%rd3+4], %r5;
+    ret;
+""",
+    "early exits": """
+    and.b32 %r5, %r4, 3;
+    setp.eq.u32 %p1, %r5, 2;
+    @%p1 ret;
+    setp.lt.u32 %p2, %r2, 5;
+    @%p2 bra DONE;
+    st.global.u32 [%rd3], %r4;
+DONE:
+    ret;
+""",
+    "one order": """
+    and.b32 %r5, %r4, 7;
+    mul.wide.u32 %rd4, %r5, 4;
+    add.u64 %rd5, %rd1, %rd4;
+    ld.global.u32 %r6, [%rd5];
+    add.u32 %r6, %r6, %r4;
+    st.global.u32 [%rd5], %r6;
+    ret;
+""",
+}
+DEAR = {"reductions": []}
+TOGETHER = {"divergence", "barriers", "reductions"}
+GRIDS = {"barriers": (19, 1), "reductions": (3, 9)}
+
+
+def going(name, engine, **options):
+    """A session of a kernel."""
+    kernel = warpsim.load(HEAD + BODIES[name] + "}\n")["k"]
+    out = np.arange(4096, dtype=np.uint32)
+    session = Session(kernel, GRIDS.get(name, (6, 4)), 96, (out,), engine=engine, checks=(), **options)
+    session.stop_at_findings = False
+    return session
+
+
+def looks(session):
+    """Where warps stand, however their lanes are grouped, and what memory holds."""
+    warps, *memory, _ = seen(session)
+    return {(at.cta, at.warp, at.line, at.state == "exited") for at in warps}, memory
+
+
+@compiles
+@pytest.mark.parametrize("name", [pytest.param(name, marks=DEAR.get(name, pytest.mark.long)) for name in BODIES])
+def test_side_by_side(name, monkeypatch):
+    """The end, states and the steps before them are found as one by one; CTAs ran side by side where nobody can tell."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    alone, together = (going(name, engine) for engine in ("interpreter", "compiled"))
+
+    assert together.run() == alone.run()
+
+    batches = [turn for turn in together.timeline._turns if turn[2] < 0]
+    assert bool(batches) == (name in TOGETHER)
+    first = {}
+    for step, cta, _ in alone.timeline._turns:
+        first.setdefault(cta, step)
+    assert all(first.get(cta, alone.timeline.last) == s for cta, s in together.timeline._beginnings.items())
+    last, generator = alone.timeline.last, random.Random(5)
+    for session in (alone, together):
+        session.focus((1, 0, 0), 1)
+    for _ in range(3):
+        assert together.back() == alone.back()
+        assert looks(together) == looks(alone)
+    for _ in range(2):
+        step = generator.randrange(last)
+        assert together.goto(step) == alone.goto(step)
+        assert looks(together) == looks(alone)
+        assert together.back(2) == alone.back(2)
+    assert together.cont() == alone.cont()
+    assert together.result.instructions == alone.result.instructions
