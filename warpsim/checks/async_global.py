@@ -283,16 +283,15 @@ class GlobalStores(GlobalUses):
     def read_by_copies(self, machine: Machine, transfer: Transfer) -> None:
         """Check what new copies read."""
         work = transfer.work
-        if isinstance(work, BoxLoad) and not self.near(*work.boxes.span()):
+        if type(work) is BoxLoad and not self.near(*work.boxes.span()):
             return
         for source in sources_of(transfer):
             if self._reaches(source.extent):
                 self._compare(machine, transfer, READ, source.extent, source.starters(transfer.positions))
 
-    def written_by_copies(self, machine: Machine, transfer: Transfer) -> None:
+    def written_by_copies(self, machine: Machine, transfer: Transfer, target: GlobalTarget) -> None:
         """Check what new copies write, unless that is there already."""
-        target = transfer.target
-        if target is not None and self._reaches(target):
+        if self._reaches(target):
             access = ATOMIC if transfer.reduces else WRITE
             self._compare(machine, transfer, access, target, transfer.positions)
 

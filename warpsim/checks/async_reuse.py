@@ -174,8 +174,10 @@ class SharedUses:
                 return True
         for kind in self._oldest:
             oldest = self._oldest[kind]
-            if oldest != _NEVER and self._sheets[kind].meet(low, high, oldest):
-                return True
+            for sheet in self._sheets[kind].sheets if oldest != _NEVER else ():  # as `EpochSheets.meet`: no calls
+                rows = sheet.rows[low // sheet.granule : (high - 1) // sheet.granule + 1]
+                if np.maximum.reduce(rows, initial=0) >= oldest:
+                    return True
         return False
 
     def touch(self, machine: Machine, access: SharedAccess) -> None:
@@ -377,7 +379,8 @@ class AsyncReuse(Watcher):
                 shared.touch(machine, access)
         for stores in self._stores(machine) if transfer.asynchronous else ():
             stores.read_by_copies(machine, transfer)
-            stores.written_by_copies(machine, transfer)
+            if transfer.target is not None:
+                stores.written_by_copies(machine, transfer, transfer.target)
 
     def async_started(self, machine: Machine, transfer: Transfer) -> None:
         """Record the bytes of copies."""

@@ -22,7 +22,7 @@ class EpochSheets:
 
     def __init__(self, size: int, n_columns: int) -> None:
         self._extent = size, n_columns
-        self._sheets = [Epochs(size, n_columns)]
+        self.sheets = [Epochs(size, n_columns)]
 
     def put(
         self, footprint: Footprint, number: int, oldest: int, holders: Callable[[Overlaps], Iterator[object]]
@@ -32,15 +32,16 @@ class EpochSheets:
         start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
         if not start.size:
             return
-        for sheet in self._sheets:
-            if not sheet.meet(footprint.low, footprint.high, oldest):
+        for sheet in self.sheets:
+            rows = sheet.rows[footprint.low // sheet.granule : (footprint.high - 1) // sheet.granule + 1]
+            if np.maximum.reduce(rows, initial=0) < oldest:
                 break
             overlap = sheet.overlaps(start, nbytes, columns, None, oldest)
             if overlap is None or next(holders(overlap), None) is None:
                 break
         else:
             sheet = Epochs(*self._extent)
-            self._sheets.append(sheet)
+            self.sheets.append(sheet)
         sheet.put(footprint, number)
 
     def overlaps(
@@ -48,14 +49,14 @@ class EpochSheets:
     ) -> Iterator[Overlaps]:
         """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies with epoch ``oldest`` or
         newer."""
-        for sheet in self._sheets:
+        for sheet in self.sheets:
             overlap = sheet.overlaps(place, nbytes, columns, active, oldest)
             if overlap is not None:
                 yield overlap
 
     def meet(self, low: int, high: int, oldest: int) -> bool:
         """Whether any copy with epoch ``oldest`` or newer may hold any of ``[low, high)`` of any column."""
-        for sheet in self._sheets:  # at every access of an mbarrier: no calls
+        for sheet in self.sheets:  # at every access of an mbarrier: no calls
             rows = sheet.rows[low // sheet.granule : (high - 1) // sheet.granule + 1]
             if np.maximum.reduce(rows, initial=0) >= oldest:
                 return True
@@ -63,7 +64,7 @@ class EpochSheets:
 
     def clear(self) -> None:
         """Clear everything, because nothing is in flight."""
-        del self._sheets[1:]
+        del self.sheets[1:]
 
 
 class Epochs:
@@ -73,11 +74,6 @@ class Epochs:
         self.granule = GRANULE
         self.cells: Array = np.zeros((-(-size // GRANULE), n_columns), np.int32)
         self.rows: Array = np.zeros(len(self.cells), np.int32)
-
-    def meet(self, low: int, high: int, oldest: int) -> bool:
-        """Whether any epoch on ``[low, high)`` is ``oldest`` or newer."""
-        rows = self.rows[low // self.granule : (high - 1) // self.granule + 1]
-        return bool(np.maximum.reduce(rows, initial=0) >= oldest)
 
     def put(self, footprint: Footprint, number: int) -> None:
         """Epoch a copy's bytes."""

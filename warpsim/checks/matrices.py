@@ -58,9 +58,11 @@ class TileSwizzles:
             return
         number = 0
         if span:
-            known = [k for k, (i, s) in enumerate(self.copies) if i is instruction and s == span]
-            number = known[0] if known else len(self.copies)
-            if not known:
+            for number, (known, its) in enumerate(self.copies):  # noqa: B007  where it is found
+                if known is instruction and its == span:
+                    break
+            else:
+                number = len(self.copies)
                 self.copies.append((instruction, span))
         count = -(-written.nbytes // ROW)
         if written.at is not None:
@@ -92,7 +94,7 @@ class Descriptors(Watcher):
         """Record tiles laid out by copies."""
         if transfer.writes is not None and not transfer.kind:
             work = transfer.work
-            span = tensor_map.SPANS[work.boxes.fields.swizzle] if isinstance(work, BoxLoad) else 0
+            span = tensor_map.SPANS[work.boxes.fields.swizzle] if type(work) is BoxLoad else 0
             swizzles = machine.batch.notes[SWIZZLES]
             swizzles.copied(transfer.place or present(transfer.group), transfer.writes, span)
 

@@ -693,4 +693,4 @@ class ProxyFences(Watcher):
 
     def map_used(self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None) -> None:
         """Check the use of tensor maps."""
-        self._proxies(machine).check_maps(machine, group, addresses, columns, active)
+        machine.batch.notes[PROXIES].check_maps(machine, group, addresses, columns, active)

@@ -174,7 +174,7 @@ class Uninitialised(WrittenBytes):
         self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
     ) -> None:
         """Propagate undefined bits of copies to their destination, or report them if that is global memory."""
-        loads = isinstance(transfer.work, BoxLoad)
+        loads = type(transfer.work) is BoxLoad
         if not loads or machine.launch.memory.shadowed():
             landed(machine, group, active, transfer, which)
         if not loads:

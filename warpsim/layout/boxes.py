@@ -146,7 +146,7 @@ class Boxes:
             return None
         made: Boxes = object.__new__(cls)
         made.coordinates, made.displaced, made.misplaced = coordinates, wrong[0], False
-        made._end, made._form, made._first, made.offsets = None, form, first, _NO_OFFSETS[: max(fields.rank - 2, 0)]
+        made._end, made._form, made._first, made.offsets = None, form, first, _NO_OFFSETS[2 : fields.rank]
         made.fields, made.element, made.dtype = fields, form.element, form.dtype
         made.nbytes, made.extent, made.count = form.nbytes, form.extent, form.count
         made._known = tile.strides @ first, words, start
@@ -273,7 +273,7 @@ def _span(form: Form) -> tuple[int, int]:
     return fields.address, fields.address + end
 
 
-_NO_OFFSETS = [np.zeros(1, np.int64)] * 3
+_NO_OFFSETS = [np.zeros(1, np.int64)] * 5
 SWIZZLED = 1024
 """Bytes of shared memory after which swizzles repeat themselves."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.isa.ports import Choose
 from warpsim.layout import tensor_map
-from warpsim.layout.boxes import Boxes
+from warpsim.layout.boxes import Boxes, TileWords
 from warpsim.layout.tensor_map import GATHER4, PADDED_BOX, ROW_UNIT, SCATTER4
 from warpsim.machine.hooks import ATOMIC, READ, WRITE, BoxProblem
 from warpsim.machine.machine import Machine
@@ -40,6 +40,8 @@ def combine(choose: Choose, type: ScalarType, old: Array, new: Array, *, flush: 
 
 
 U32 = np.dtype(np.uint32)
+COUPLE = 2
+"""So few boxes are written one by one: NumPy takes longest where the last axis is shortest."""
 SEVERAL = 32
 """Boxes among which those that are alike are looked for."""
 KEPT = 32
@@ -443,8 +445,9 @@ class BulkReach:
         if found is None or first is None:
             return False
         base, words = found
-        low = high = base.item(0)
-        if base.size > 1:
+        if base.size == 1:
+            low = high = base.item(0)
+        else:
             low, high = int(np.minimum.reduce(base)), int(np.maximum.reduce(base))
         address, nbytes = boxes.fields.address, high - low + words.reach
         memory = self.machine.launch.memory.find(address + low, address + low + nbytes)
@@ -456,19 +459,15 @@ class BulkReach:
             lanes = positions.reshape(-1) if self.active is None else self.group.lanes(self.active)
             notify(self.machine, self.group, lanes, READ, places, words.part)
         raw = memory.data[address + low - memory.start :][:nbytes].view(f"V{words.size}")
-        base, who = (base - low) // words.size, None
-        if base.size > SEVERAL:
-            different, numbers = np.unique(base, return_inverse=True)
-            if 2 * len(different) <= len(base):
-                base, who = different, numbers
-        values = raw.take(words.places + base, mode="clip")
-        values = values if who is None else values.take(who, axis=1)
-        bits = values.view(U32)
-        parts = (boxes.finished(bits) if boxes.fields.rounds else bits).reshape(*values.shape, -1).transpose(0, 2, 1)
         if space.shared:
             space.own()
-        rows = space.words[first >> 2 : (first >> 2) + words.rows.size]
-        rows.reshape(words.places.size, -1, space.n_columns)[:, :, columns] = parts
+        rows, base = space.words[first >> 2 : (first >> 2) + words.rows.size], (base - low) // words.size
+        if base.size > COUPLE:
+            _put_many(rows, columns, boxes, words, raw, base)
+        else:
+            bits = raw.take(words.places.T + base[:, None], mode="clip").view(U32)
+            for column, part in zip(footprint.columns, boxes.finished(bits), strict=True):
+                rows[:, column] = part
         notify = self.machine.hooks.memory_filled
         if notify is not None:
             notify(self.machine, "shared", first, footprint.nbytes, footprint.columns)
@@ -510,6 +509,19 @@ class BulkReach:
     def write(self, columns: Array, address: Array, values: Array) -> None:
         """Store elements in shared memory."""
         self.machine.fill("shared", address, spread(columns, values.shape), values)
+
+
+def _put_many(rows: Array, columns: Which | slice, boxes: Boxes, words: TileWords, raw: Array, base: Array) -> None:
+    """Write the words of boxes, which begin at the runs ``base`` of memory, to ``rows`` of the columns."""
+    who = None
+    if base.size > SEVERAL:
+        different, numbers = np.unique(base, return_inverse=True)
+        if 2 * len(different) <= len(base):
+            base, who = different, numbers
+    values = raw.take(words.places + base, mode="clip")
+    values = values if who is None else values.take(who, axis=1)
+    parts = boxes.finished(values.view(U32)).reshape(*values.shape, -1).transpose(0, 2, 1)
+    rows.reshape(words.places.size, -1, rows.shape[1])[:, :, columns] = parts
 
 
 def coordinates(address: Address) -> tuple[Value, ...]:

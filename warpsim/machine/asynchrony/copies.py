@@ -111,6 +111,7 @@ class AsyncGroups:
 
 HALOS = {"im2col::w": 512, "im2col::w::128": 32}
 """What wHalo is below, by mode."""
+SIGN = 1 << 31
 LOADED_ONLY = tensor_map.DATA_TYPES.index("16U4_ALIGN16B")
 
 
@@ -163,13 +164,12 @@ class BulkCopies(BulkReach):
         tile = None if fields is None or mode != "tile" else to.tile(fields)
         if tile is None or tile.writes.high > self.machine.batch.shared.size:
             return False
-        places = np.empty((rank, n), np.uint32)
+        corners = np.empty((rank, n), np.int64)
         for axis, value in enumerate(given):
             if type(value) is Affine and value.strides == FLAT:
-                places[axis] = value.base & 0xFFFFFFFF
+                corners[axis] = (value.base + SIGN & 2 * SIGN - 1) - SIGN
             else:
-                places[axis] = self.flat(value, lanes)
-        corners = places.view(np.int32).astype(np.int64)
+                corners[axis] = self.flat(value, lanes).view(np.int32)
         boxes = Boxes.inside_tensor(tile.form, corners, tile.words, tile.writes.low)
         if boxes is None:
             return False

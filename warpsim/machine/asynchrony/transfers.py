@@ -197,7 +197,8 @@ def kept(machine: Machine) -> bool:
 
 def start(machine: Machine, group: Group, active: Array | None, transfer: Transfer) -> None:
     """Start copies: they act now, or when their completion is observed."""
-    state, hooks, at_wait = machine.batch.transfers, machine.hooks, late(machine)
+    state, hooks = machine.batch.transfers, machine.hooks
+    at_wait = machine.launch.settings.async_effects == "at_wait"
     stays = at_wait or hooks.async_issued is not None
     if stays:
         transfer.place = group.instruction
@@ -342,7 +343,7 @@ def _words(machine: Machine, columns: Array, address: Array) -> Array:
 
 
 def _act(machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which) -> None:
-    if isinstance(transfer.work, (BoxStore, RunStore)):
+    if type(transfer.work) in (BoxStore, RunStore):
         _fetch(machine, group, active, transfer, which)
     transfer.fetched[which] = transfer.landed[which] = True
     outer, machine.delivering = machine.delivering, transfer.kind != CP_ASYNC or late(machine)
@@ -440,10 +441,9 @@ def _count(machine: Machine, signal: Signal, which: Which) -> None:
         old = space.doubles(signal.at, signal.run)
         word, one = old.item(0), signal.one
         if one is None or (old.size > 1 and np.logical_or.reduce(old != word)):
-            new = mbarriers.complete_bytes(old, signal.nbytes)
+            new: Array | int = mbarriers.complete_bytes(old, signal.nbytes)
         else:
-            new = np.empty(old.shape, np.uint64)
-            new[...] = mbarriers.changed(mbarriers.complete_bytes, word, one)
+            new = mbarriers.changed(mbarriers.complete_bytes, word, one)
         space.put_doubles(signal.at, signal.run, new)
         if machine.hooks.memory_filled is not None:
             machine.hooks.memory_filled(machine, "shared", signal.at, 8, signal.columns)

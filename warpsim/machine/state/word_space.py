@@ -145,11 +145,14 @@ class WordSpace:
         row = address >> 2
         return self.words[row : row + 2, columns].T.copy().view(np.uint64)[:, 0]
 
-    def put_doubles(self, address: int, columns: Array | slice, values: Array) -> None:
-        """Store 64 bits at one byte address of different columns."""
+    def put_doubles(self, address: int, columns: Array | slice, values: Array | int) -> None:
+        """Store 64 bits at one byte address of different columns, or the same ones in all of them."""
         if self.shared:
             self.own()
         row = address >> 2
+        if isinstance(values, int):
+            self.words[row, columns], self.words[row + 1, columns] = values & 0xFFFFFFFF, values >> 32
+            return
         self.words[row : row + 2, columns] = values.view(np.uint32).reshape(-1, 2).T
 
     def move(self, source: int, target: int, nbytes: int, columns: Array) -> None:

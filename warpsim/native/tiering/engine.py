@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 TAKEN = frozenset({"active", "report", "memory"})
 """The ports of instructions that a region may hold."""
 AGAIN = 8
+MOST_RESTING = 1024
+"""So many places where groups rest are remembered."""
 """An entry point is checked again after a share of its visits: one in so many."""
 
 
@@ -67,8 +69,8 @@ class CompiledEngine:
         self._budget = Budget(policy)
         self._profiles: dict[tuple[int, bool], Profile] = {}
         self._begins: dict[tuple[FunctionPlan, int, bool], tuple[int, ...]] = {}
-        self._resting: dict[tuple[int, int], tuple[FunctionPlan, Selection, EntryPoint]] = {}
-        """By block and step, an entry point that is not checked at every visit, and for whom."""
+        self._resting: dict[tuple[int, int, Selection], tuple[FunctionPlan, EntryPoint]] = {}
+        """By block, step and threads, an entry point that is not checked at every visit, and whose it is."""
         self._calls: Calls | None = None
         self._queue = compile_queue()
 
@@ -111,7 +113,7 @@ class CompiledEngine:
 
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which a region may begin, else ``last``."""
-        key = group.plan, group.block, group.has_shadows
+        key = group.plan, group.block, bool(group.shadows or group.frame.shadows)
         found = self._begins.get(key)
         if found is None:
             profile, accesses = self.profile(group.plan, shadowed=group.has_shadows), self.holds.accesses
@@ -126,9 +128,9 @@ class CompiledEngine:
         none ran. Otherwise the group has moved on, or (block -1) was split into its parts."""
         if self._queue.busy:
             self._queue.let_run()
-        resting = self._resting.get((group.block, group.at))
-        if resting is not None and resting[0] is group.plan and resting[1] is group.selection:
-            entry = resting[2]
+        resting = self._resting.get((group.block, group.at, group.selection))
+        if resting is not None and resting[0] is group.plan:
+            entry = resting[1]
             if entry.visits + 1 < entry.next_check:
                 entry.visits += 1
                 return False
@@ -171,7 +173,9 @@ class CompiledEngine:
         entry.visits += 1
         if self.policy is not Policy.AT_ONCE and entry.visits < entry.next_check:
             if not apart:
-                self._resting[group.block, group.at] = group.plan, group.selection, entry
+                if len(self._resting) >= MOST_RESTING:
+                    self._resting.clear()
+                self._resting[group.block, group.at, group.selection] = group.plan, entry
             return False
         if self.policy is not Policy.AT_ONCE and not entry.ready and not entry.kept:
             entry.next_check = entry.visits + 1 + entry.visits // AGAIN
