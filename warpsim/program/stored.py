@@ -226,6 +226,8 @@ Kind = tuple[str, int, str, tuple[str, ...], tuple[tuple[str, object], ...]]
 """An opcode, which of its forms it is, and an `Op`: text, modifiers and slots."""
 _RECORDS = (Body, Function, Instruction, Param, Program, Register, Section, Shape, Uses, Variable)
 _TUPLES = (Operand, Relocation, Span)
+_PLAIN = tuple(Operand._field_defaults.values())[1:]
+"""What an operand is beside its type and register, where it is a register and no more."""
 
 
 class _Writer(pickle.Pickler):
@@ -240,7 +242,8 @@ class _Writer(pickle.Pickler):
         """How an object is made again."""
         kind = type(made)
         if kind in _TUPLES:
-            return kind, _without_defaults(made)  # type: ignore[arg-type]
+            parts = tuple(made)  # type: ignore[arg-type]
+            return kind, parts[:2] if parts[2:] == _PLAIN else parts
         if kind is Instruction:
             self._know(made)  # type: ignore[arg-type]
         if kind in _RECORDS:
@@ -263,14 +266,6 @@ class _Writer(pickle.Pickler):
             raise _Unkept
         kind = root, REGISTRY[root].index(form), op.text, op.modifiers, tuple(op.given.items())
         self.kinds |= {id(each): kind for each in (form, op, traits)}
-
-
-def _without_defaults(made: Operand | Relocation | Span) -> tuple[object, ...]:
-    """What makes a tuple: its parts, but for defaults at the end."""
-    defaults, n = made._field_defaults, len(made)
-    while n and defaults.get(made._fields[n - 1], _later) == made[n - 1]:
-        n -= 1
-    return made[:n]
 
 
 @functools.cache
