@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,19 +43,24 @@ def _record(decorate: Any, given: type | None = None, *, eq: bool = True, repr: 
     slots, immutable = options.get("slots", True), decorate is attrs.frozen
     kinds = own.get("__annotations__", {})
     fields = [name for name, kind in kinds.items() if not kind.startswith("ClassVar")]
-    declared = {*fields, "__annotations__", "__attrs_post_init__", "__module__", "__qualname__"}
-    bare = {name: value for name, value in own.items() if name in declared}
+    models: dict[bool, type] = {}
 
-    def model(**methods: bool) -> type:
-        made: type = decorate(**options, **methods)(type(given)(given.__name__, given.__bases__, dict(bare)))
-        return made
+    def bare() -> dict[str, Any]:
+        declared = {*fields, "__annotations__", "__attrs_post_init__", "__module__", "__qualname__"}
+        return {name: value for name, value in own.items() if name in declared}
 
-    plain, whole = cache(partial(model, eq=False, repr=False)), cache(partial(model, eq=eq, repr=repr))
+    def model(*, whole: bool) -> type:
+        if whole not in models:
+            made = decorate(**options, eq=eq and whole, repr=repr and whole)
+            models[whole] = made(type(given)(given.__name__, given.__bases__, bare()))
+        return models[whole]
+
+    plain, whole = partial(model, whole=False), partial(model, whole=True)
     setting = _CHANGED if not immutable else _FROZEN if slots else _FROZEN_WITHOUT_SLOTS
 
     def initialised() -> object:
         own_kinds = {name: kinds[name] for name in fields}
-        return (None if options.keys() - {"slots"} else _initialised(given, bare, own_kinds, *setting)) or plain()
+        return (None if options.keys() - {"slots"} else _initialised(given, bare(), own_kinds, *setting)) or plain()
 
     later: dict[Callable[[], object], list[str]] = {
         initialised: ["__init__"],
