@@ -341,6 +341,14 @@ def test_products_take_their_time(monkeypatch, done):
     assert len(done) == 1
 
 
+def test_what_products_take(monkeypatch):
+    """A kernel's account has a product for each warp, beside the steps: 8 of 2 warps."""
+    monkeypatch.setattr("warpsim.native.tiering.entry_points.PRODUCT_STEP", 1.0)
+    module = warpsim.load(MULTIPLIES.replace("%r3, 9", "%r3, 8"))
+    module["k"]((1,), (64,), (np.zeros(64, np.uint32),), engine="auto")
+    assert 16 <= native(module).account.interpreted < 17
+
+
 def test_the_end_of_the_process():
     """What waits is dropped, and what runs is waited for."""
     jobs, done = two_jobs()

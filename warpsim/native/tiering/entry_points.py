@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.cache import has_folder
+from warpsim.isa.traits import Matrix
 from warpsim.native.regions.options import MOST, Options, Outcome, Place, Stops, described
 from warpsim.native.tiering.cost import (
     LANE,
+    PRODUCT_STEP,
     QUEUED_SHARE,
     STEP,
     Account,
@@ -178,6 +180,7 @@ class Profile:
         self.maybe_undefined = plan.blocks[0].live_in - given if shadowed else frozenset[int]()
         self.entries: dict[Place, EntryPoint] = {}
         self.begins: dict[tuple[int, bool], tuple[int, ...]] = {}
+        self._products: dict[tuple[int, int], int] = {}
         self.lock = threading.RLock()
         variant = plan.name, shadowed, keeps, described(self.stops)
         self.account = account_of(f"{note_of(plan.kernel)} {variant}") if has_folder() else Account()
@@ -213,6 +216,14 @@ class Profile:
     def reasons(self) -> dict[int, str]:
         """Why instructions have no machine code, where that was tried."""
         return self.traces.reasons if "traces" in self.__dict__ else {}
+
+    def products(self, group: Group) -> int:
+        """How many products of matrices there are from where a group stands to the end of the block."""
+        place = group.block, group.at
+        if place not in self._products:
+            ahead = self.plan.blocks[group.block].instructions[group.at :]
+            self._products[place] = sum(i.traits.matrix is Matrix.MULTIPLY for i in ahead)
+        return self._products[place]
 
     def estimate(self, entry: EntryPoint) -> float:
         """Estimated seconds to compile an entry point's region."""
@@ -284,6 +295,8 @@ class Budget:
         """Account for interpreting ``times`` times from where a group stands to the end of the block; the seconds of
         one."""
         steps = group.plan.blocks[group.block].n_steps - group.at
-        one = steps * (STEP + group.selection.n * LANE)
+        one = (
+            steps * (STEP + group.selection.n * LANE) + profile.products(group) * group.selection.n_warps * PRODUCT_STEP
+        )
         profile.account.interpreted += one * times
         return one
