@@ -17,6 +17,7 @@ from warpsim.checks.undefined_products import EARLY, Unfinished
 from warpsim.checks.undefined_registers import UNFINISHED, travels
 from warpsim.isa.traits import Access, Matrix
 from warpsim.machine.asynchrony.transfers import late
+from warpsim.machine.asynchrony.wgmma_chains import Chain
 from warpsim.machine.hooks import RegionAccesses
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import party, present
@@ -268,6 +269,22 @@ class InFlight:
             self._starting = starting.tickets, Issued.of(group, starting.issue)
         return self._starting[1]
 
+    def note(
+        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int,
+        tickets: Array, then: Issued,
+    ) -> None:  # fmt: skip
+        """Note a matrix (`Watcher.tile_read`) of the wgmma that begins with these tickets."""
+        n_ctas = machine.batch.shape.n_ctas
+        apart, (*_, rows, width) = columns.shape[0] > 1, address.shape
+        for i, number in enumerate(group.warps.warpgroups):
+            owners = columns[i if apart else 0]
+            part = address[..., i if rows > 1 else 0, :].reshape(-1, width)
+            mine = tickets[number * n_ctas : (number + 1) * n_ctas]
+            if apart:  # these CTAs only: others may be here in another iteration
+                mine, every = np.zeros(n_ctas, np.int64), mine
+                mine[owners] = every[owners]
+            self.shared.matrices.append(MatrixFootprint(part, owners, limits, nbytes, mine, number, then))
+
     def settle(self) -> None:
         """Drop completed operations."""
         if self.released or self.completed:
@@ -334,6 +351,21 @@ class AsyncReuse(Watcher):
         if shared.busy:
             shared.touch(machine, SharedAccess.of(group, access, rows=True))
 
+    def wgmma_chain_met(self, machine: Machine, group: Group, chain: Chain) -> None:
+        """Follow products that read what copies still write."""
+        shared = self._in_flight(machine).shared
+        chain.followed |= any(shared.written(*limits) for limits in chain.tiles.limits)
+
+    def wgmma_chain_started(self, machine: Machine, group: Group, chain: Chain) -> None:
+        """Note their matrices."""
+        at, found, columns = group.at, self._in_flight(machine), group.warps.columns
+        for group.at, issue, matrices in zip(chain.places, chain.issues, chain.tiles.products, strict=True):
+            then = Issued.of(group, issue)
+            for matrix in matrices:
+                address, nbytes, _ = matrix.read()
+                found.note(machine, group, address, columns, (matrix.low, matrix.high), nbytes, chain.tickets, then)
+        group.at = at
+
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
@@ -341,16 +373,8 @@ class AsyncReuse(Watcher):
         found = self._in_flight(machine)
         wgmma = machine.batch.wgmma
         if wgmma is not None and wgmma.starting is not None:
-            n_ctas, then = machine.batch.shape.n_ctas, found.issued(group, wgmma.starting)
-            apart, (*_, rows, width) = columns.shape[0] > 1, address.shape
-            for i, number in enumerate(group.warps.warpgroups):
-                owners = columns[i if apart else 0]
-                part = address[..., i if rows > 1 else 0, :].reshape(-1, width)
-                mine = wgmma.starting.tickets[number * n_ctas : (number + 1) * n_ctas]
-                if apart:  # these CTAs only: others may be here in another iteration
-                    mine, every = np.zeros(n_ctas, np.int64), mine
-                    mine[owners] = every[owners]
-                found.shared.matrices.append(MatrixFootprint(part, owners, limits, nbytes, mine, number, then))
+            then = found.issued(group, wgmma.starting)
+            found.note(machine, group, address, columns, limits, nbytes, wgmma.starting.tickets, then)
         if not travels(machine.launch.settings.checks) and found.shared.written(*limits):
             nobody = np.zeros(0, np.int64)
             found.shared.touch(machine, SharedAccess(group, READ, address, nbytes, columns, by=nobody))

@@ -19,6 +19,7 @@ from warpsim.analysis.wmma_fragments import Mismatch, mismatches
 from warpsim.checks.found import known_of
 from warpsim.layout import descriptors, tensor_map
 from warpsim.layout.tensor_map import ROW_UNIT
+from warpsim.machine.asynchrony.wgmma_chains import Chain
 from warpsim.machine.memory.addresses import RowProblem
 from warpsim.machine.memory.word_access import report_rows
 from warpsim.machine.reporting import present
@@ -97,6 +98,11 @@ class Descriptors(Watcher):
             span = tensor_map.SPANS[work.boxes.fields.swizzle] if type(work) is BoxLoad else 0
             swizzles = machine.batch.notes[SWIZZLES]
             swizzles.copied(transfer.place or present(transfer.group), transfer.writes, span)
+
+    def wgmma_chain_met(self, machine: Machine, group: Group, chain: Chain) -> None:
+        """Follow products whose descriptors may name other bytes on a GPU; those with a problem start one by one."""
+        if machine.launch.settings.cluster is not None and known_of(machine.launch.plan, ranked_descriptors):
+            chain.followed = True
 
     def descriptor_read(
         self,

@@ -25,6 +25,7 @@ from warpsim.checks.race.clocks import BatchClocks
 from warpsim.checks.race.detector import races_of
 from warpsim.errors import Finding
 from warpsim.isa.traits import Family, Mbarrier
+from warpsim.machine.asynchrony.wgmma_chains import Chain
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import finding_at, present
 from warpsim.machine.selection import Rect
@@ -379,16 +380,25 @@ class Proxies:
         fenced = self.fence_time["shared"].take((cells & THREAD) - self.base, mode="clip")
         return bool(((fenced > cells >> SHIFT) | (cells == 0)).all())
 
-    def matrix(self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int]) -> None:
-        """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]`` within
-        ``limits``."""
+    def matrix(
+        self,
+        machine: Machine,
+        group: Group,
+        address: Array,
+        columns: Array,
+        limits: tuple[int, int],
+        *,
+        tell: bool = True,
+    ) -> bool:
+        """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]`` within ``limits``. Whether
+        there was something to ``tell``."""
         if self._all_passed and self._is_settled(*limits):
-            return
+            return False
         n_ctas, first = self.n_ctas, group.warps.first_thread[::4].reshape(-1, 1)
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
         shape = np.broadcast(rows, columns, first).shape
         at, where, users = (spread(x, shape) for x in (rows, columns, first * n_ctas + columns))
-        self._meet(machine, Uses(group, self.cells, at, where, 16, users, lanes=128))
+        return self._meet(machine, Uses(group, self.cells, at, where, 16, users, lanes=128), tell=tell)
 
     @property
     def _all_passed(self) -> bool:
@@ -446,24 +456,25 @@ class Proxies:
             uses = Uses(group, cells, at - allocation.start, where, size, users, allocation=allocation, write=write)
             self._meet(machine, uses)
 
-    def _meet(self, machine: Machine, uses: Uses) -> None:
-        """Compare async accesses with earlier generic ones."""
-        cells = uses.cells
+    def _meet(self, machine: Machine, uses: Uses, *, tell: bool = True) -> bool:
+        """Compare async accesses with earlier generic ones. Whether there was something to ``tell``."""
+        cells, found = uses.cells, False
         cells.fit(uses.nbytes)
         index = (uses.at // cells.granule * cells.width + uses.columns).reshape(-1)
         place = index[:, None] + cells.width * np.arange(uses.nbytes // cells.granule)
         for kind in ("write", "read") if uses.write else ("write",):
             seen = cells.kinds.get(kind)
             if seen is not None:
-                self._check(machine, uses, seen[place], kind)
+                found |= self._check(machine, uses, seen[place], kind, tell=tell)
                 if uses.write:
                     cells.of(kind)[place] = 0
+        return found
 
-    def _check(self, machine: Machine, uses: Uses, seen: Array, kind: str) -> None:
+    def _check(self, machine: Machine, uses: Uses, seen: Array, kind: str, *, tell: bool) -> bool:
         """Compare async accesses with what the cells of each have ``seen`` of generic ones."""
         run, part = np.nonzero(seen)
         if not len(run):
-            return
+            return False
         times, threads, users = seen[run, part] >> SHIFT, seen[run, part] & THREAD, uses.users.reshape(-1)[run]
         n_ctas, space = self.n_ctas, uses.space
         bad = self.shared_state.fenced(threads, space) <= times
@@ -476,12 +487,13 @@ class Proxies:
         apart = not bad.any()
         if apart and kind == "write":  # what reads race with, race reports
             bad = self._fenced_apart(users, threads - self.base, times, near, uses)
-        if not bad.any():
-            return
+        if not (tell and bad.any()):
+            return bool(bad.any())
         which = int(np.flatnonzero(bad)[0])
         earlier = self.shared_state.access(kind, int(times[which]), int(threads[which]))
         at = int(uses.at.reshape(-1)[run[which]]) + uses.cells.granule * int(part[which])
         report_access(machine, uses, earlier, at, users[bad] if uses.lanes == 1 else None, apart=apart)
+        return True
 
     def _fenced_apart(self, users: Array, writers: Array, times: Array, near: Array, uses: Uses) -> Array:
         """Which accesses to what ``near`` threads of the CTA wrote are fenced only by threads whose fence nothing orders before them."""
@@ -642,6 +654,14 @@ class ProxyFences(Watcher):
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Note matrix rows."""
         self._proxies(machine).generic(group, access, present(group), rows=True)
+
+    def wgmma_chain_met(self, machine: Machine, group: Group, chain: Chain) -> None:
+        """Follow products that read what may have no fence."""
+        proxies, columns = self._proxies(machine), group.warps.columns
+        chain.followed |= any(
+            proxies.matrix(machine, group, address, columns, limits, tell=False)
+            for limits, address in zip(chain.tiles.limits, chain.tiles.chunks, strict=True)
+        )
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int

@@ -18,7 +18,7 @@ import numpy as np
 
 from warpsim.analysis.undefined import AT_BARRIERS, DECIDE
 from warpsim.checks.difference import Again, decide, judge, remember, report_use
-from warpsim.checks.race.unused import undefined_reads
+from warpsim.checks.race.unused import AGAIN, undefined_reads
 from warpsim.checks.undefined_bits import TransferFunction, check_end, known_of, transfer_of
 from warpsim.checks.undefined_loads import EARLY, Met, meeting
 from warpsim.checks.undefined_memory import UndefinedMemory, check_argument, landed, muted, stored, written_cells
@@ -42,6 +42,8 @@ from warpsim.checks.written import ALL, WrittenBits, WrittenBytes, lacks, mark, 
 from warpsim.errors import ExecutionError, Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access
+from warpsim.layout import descriptors
+from warpsim.machine.asynchrony.wgmma_chains import Chain
 from warpsim.machine.binding.warp_steps import collect
 from warpsim.machine.hooks import TensorAccess
 from warpsim.machine.machine import Machine
@@ -251,6 +253,14 @@ class Uninitialised(WrittenBytes):
             return
         advice = "write the whole tile before it is multiplied"
         machine.fault(RULE, "wgmma reads uninitialised shared memory", group, advice=advice)
+
+    def wgmma_chain_met(self, machine: Machine, group: Group, chain: Chain) -> None:
+        """Follow products that multiply undefined shared memory."""
+        bits, columns = shadow(machine, "shared"), group.warps.columns
+        chain.followed |= AGAIN in machine.launch.notes or any(
+            not bits.covers(*limits) and bits.lacks(address, columns, descriptors.CHUNK, None, rows=False)
+            for limits, address in zip(chain.tiles.limits, chain.tiles.chunks, strict=True)
+        )
 
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
         """Decide whether a finding that ends the launch follows from what something undefined has decided."""

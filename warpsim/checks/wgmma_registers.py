@@ -11,6 +11,7 @@ import numpy as np
 from warpsim.analysis import wgmma_order
 from warpsim.analysis.wgmma_order import ADVICE, FENCE, IN_FLIGHT, UNCOMMITTED
 from warpsim.machine.asynchrony.wgmma import RegisterAccesses
+from warpsim.machine.asynchrony.wgmma_chains import Chain
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import FunctionPlan, Issue
 from warpsim.machine.reporting import present
@@ -44,6 +45,10 @@ class Rows:
         """The accumulators and columns of the previous wgmma, if nothing has happened to any register since."""
         self.noted: list[tuple[Array | slice, Array, Instruction]] = []
         """Accesses that the rows do not tell of yet: columns, rows, and the instruction of each."""
+
+    def repeats(self, issue: Issue, columns: Array) -> bool:
+        """Whether a wgmma has the accumulators and columns of the previous one, and nothing has happened to any register since."""
+        return self.again is not None and self.again[0] == issue.key and self.again[1] is columns
 
     def settle(self) -> None:
         """Enter what was noted."""
@@ -128,9 +133,10 @@ class WgmmaRegisters(Watcher):
         """Check the registers of a wgmma."""
         known, columns = _known(machine), group.selection.warpgroups
         rows = known.rows(group.plan)
-        again = rows.again is not None and rows.again[0] == issue.key and rows.again[1] is columns
+        again = rows.repeats(issue, columns)
         if not again:
-            _check_issue(machine, group, issue, rows, columns)
+            if not _in_order(machine, group, issue, issue.rows_a, rows, columns):
+                _check_issue(machine, group, issue, rows, columns)
             rows.shape[issue.rows_d[:, None], columns[None]] = known.shape_number(issue)
         rows.again = issue.key, columns
         if len(issue.rows_a):
@@ -138,6 +144,24 @@ class WgmmaRegisters(Watcher):
         if not again or known.last_issue is not issue.instruction:
             rows.user[issue.rows] = issue.instruction
             known.last_issue = issue.instruction
+
+    def wgmma_chain_met(self, machine: Machine, group: Group, chain: Chain) -> None:
+        """Follow products whose registers are not in order."""
+        rows, columns, first = _known(machine).rows(group.plan), group.selection.warpgroups, chain.issues[0]
+        chain.followed |= not (
+            rows.repeats(first, columns) or _in_order(machine, group, first, chain.rows_a, rows, columns)
+        )
+
+    def wgmma_chain_started(self, machine: Machine, group: Group, chain: Chain) -> None:
+        """Note their registers."""
+        known, columns, last = _known(machine), group.selection.warpgroups, chain.issues[-1]
+        rows = known.rows(group.plan)
+        if not rows.repeats(last, columns):
+            rows.shape[last.rows_d[:, None], columns[None]] = known.shape_number(last)
+        rows.again = None if len(chain.rows_a) else (last.key, columns)
+        for issue in chain.issues if len(chain.rows_a) else (last,):
+            rows.user[issue.rows] = issue.instruction
+        known.last_issue = last.instruction
 
     def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Check registers that another instruction reads or writes."""
@@ -191,6 +215,20 @@ def _known(machine: Machine) -> Registers:
 def _wgmma(machine: Machine) -> Wgmma:
     assert machine.batch.wgmma is not None
     return machine.batch.wgmma
+
+
+def _in_order(machine: Machine, group: Group, issue: Issue, rows_a: Array, use: Rows, columns: Array) -> bool:
+    """Whether there is nothing to report about the accumulators of a wgmma, or about registers from which it or others on the same
+    accumulators read A."""
+    wgmma, at, rows_d = _wgmma(machine), columns[None], issue.rows_d[:, None]
+    tickets, shape = wgmma.use(group.plan), use.shape[rows_d, at]
+    busy = tickets.operand[rows_d, at] > wgmma.done[columns]
+    if len(rows_a):
+        a = rows_a[:, None], at
+        if (tickets.accumulator[a] > wgmma.done[columns]).any() or use.unfenced[a].any():
+            return False
+    number = _known(machine).shape_number(issue)
+    return not (busy.any() or use.unfenced[rows_d, at].any() or ((shape != 0) & (shape != number)).any())
 
 
 def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, columns: Array) -> None:

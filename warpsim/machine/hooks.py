@@ -176,6 +176,8 @@ class Hooks:
         """Whether a watcher requests a pause before the next step."""
         listeners, events = tuple(watchers), vars(self)
         alone, shared, self.shadows = _listeners_of(tuple([(w.events, w.shadows) for w in listeners]))
+        self.chains = _chains(tuple([frozenset(w.events) for w in listeners]))
+        """Whether products of wgmma may start together: nobody follows single steps, or tiles without following chains."""
         for number, name in alone:  # each launch comes here
             events[name] = getattr(listeners[number], name)
         for name, numbers in shared:
@@ -196,6 +198,22 @@ def _listeners_of(
     several = [(name, numbers) for name, numbers in found.items() if len(numbers) > 1]
     followed = [shadows for names, shadows in listeners if "shadowed_before" in names or "shadowed_after" in names]
     return alone, several, None if None in followed else frozenset().union(*filter(None, followed))
+
+
+SINGLE = frozenset(
+    ("step_before", "step_after", "step_wrapped", "registers_read", "registers_written", "warp_synchronised")
+)
+"""Events of single steps."""
+PRODUCTS = frozenset(("descriptor_read", "tile_read", "wgmma_issued"))
+"""Events of single products of wgmma."""
+
+
+@functools.lru_cache(maxsize=256)
+def _chains(listeners: tuple[frozenset[str], ...]) -> bool:
+    return all(
+        events.isdisjoint(SINGLE) and (events.isdisjoint(PRODUCTS) or "wgmma_chain_met" in events)
+        for events in listeners
+    )
 
 
 def _all(calls: list[Callable[..., None]]) -> Callable[..., None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ from warpsim.machine.selection import Selection, from_positions, union
 from warpsim.machine.specials import cluster_peer, special
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Frame, Group, Stack
-from warpsim.machine.state.launch import Dims, LaunchState
+from warpsim.machine.state.launch import DeviceSpec, Dims, LaunchState
 from warpsim.machine.values import Affine, Array, Value
 from warpsim.program.program import Instruction
 from warpsim.types import ScalarType
@@ -23,11 +24,20 @@ from warpsim.types import ScalarType
 U32 = np.dtype(np.uint32)
 
 
+Chained = Callable[[Array, list[tuple[Array, ...]], Array, Array, Array, Array], Array]
+"""Accumulators ``[registers, n, 128, m]`` after products: of these before, the registers of A of each product (if they are not
+shared), tables of matrices ``[products, matrices, n, m]`` (see `descriptors.word_places`) in the words of shared memory of all CTAs,
+the CTA of each warpgroup ``[n, m]``, and whether C counts, ``[products, n, m]``."""
+
+
 class Bodies(Protocol):
     """Replacements for instruction bodies, identical bit for bit (`warpsim.native`)."""
 
     def of(self, instruction: Instruction) -> Body:
         """A replacement for the body of a warp-wide instruction, called in the same way."""
+
+    def chained(self, instruction: Instruction, device: DeviceSpec) -> Chained | None:
+        """What computes products like this one of wgmma, one after the other on the same accumulators; None if only bodies do."""
 
 
 class Machine:

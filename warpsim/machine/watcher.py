@@ -13,6 +13,7 @@ from warpsim.machine.hooks import ATOMIC, READ, WRITE, BoxProblem, Hooks, Memory
 if TYPE_CHECKING:
     from warpsim.errors import Finding
     from warpsim.machine.asynchrony.wgmma import RegisterAccesses
+    from warpsim.machine.asynchrony.wgmma_chains import Chain
     from warpsim.machine.collectives import Members
     from warpsim.machine.hooks import Listener, RegionAccesses, RegionCounts
     from warpsim.machine.machine import Machine
@@ -407,6 +408,13 @@ class Watcher:
 
     def wgmma_issued(self, machine: Machine, group: Group, issue: Issue) -> None:
         """Warpgroups are about to start a wgmma; ``machine.batch.wgmma.issued`` is the number of the previous one."""
+
+    def wgmma_chain_met(self, machine: Machine, group: Group, chain: Chain) -> None:
+        """Warpgroups are about to start several wgmma on the same accumulators together. A listener of `wgmma_issued`, `tile_read` or
+        `descriptor_read` that does not define this event gets those of each; one that does, only if it sets ``chain.followed``."""
+
+    def wgmma_chain_started(self, machine: Machine, group: Group, chain: Chain) -> None:
+        """They do: no listener has asked for each of them."""
 
     def wgmma_committed(self, machine: Machine, group: Group) -> None:
         """Warpgroups have committed a wgmma-group."""

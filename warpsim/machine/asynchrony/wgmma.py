@@ -42,7 +42,7 @@ class Words:
     held: object
 
 
-class _Matrix:
+class Matrix:
     """What descriptors ``[n, m]`` name: the ``elements`` of a few different ones and ``which`` is whose, or every address."""
 
     def __init__(self, bits: Array, k: int, extent: int, itemsize: int, *, transposed: bool) -> None:
@@ -86,16 +86,16 @@ class _Matrix:
 
 
 @lru_cache(maxsize=512)
-def _alike(number: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> _Matrix:
-    return _Matrix(np.array([[number]], np.uint64), k, extent, itemsize, transposed=transposed)
+def _alike(number: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> Matrix:
+    return Matrix(np.array([[number]], np.uint64), k, extent, itemsize, transposed=transposed)
 
 
-def _matrix(bits: Array, k: int, extent: int, itemsize: int, *, transposed: bool) -> _Matrix:
+def matrix_of(bits: Array, k: int, extent: int, itemsize: int, *, transposed: bool) -> Matrix:
     """What descriptors name, cached where all are alike because loops reuse them."""
     first = bits.item(0)
     if bits.size == 1 or (bits == first).all():
         return _alike(first, k, extent, itemsize, transposed=transposed)
-    return _Matrix(bits, k, extent, itemsize, transposed=transposed)
+    return Matrix(bits, k, extent, itemsize, transposed=transposed)
 
 
 class SharedMatrix:
@@ -114,7 +114,7 @@ class SharedMatrix:
     def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool, by_warp: bool) -> Array:
         """Read the matrix ``[W, k, extent]`` of descriptors ``[n, m]`` (both may be 1); ``W`` is ``n * m``."""
         size, n_columns, space = dtype.itemsize, self.machine.batch.shape.n_ctas, self.space
-        matrix = _matrix(bits, k, extent, size, transposed=transposed)
+        matrix = matrix_of(bits, k, extent, size, transposed=transposed)
         inside = matrix.high <= space.size
         address: Array | None = None
         if not inside:
@@ -143,12 +143,12 @@ class SharedMatrix:
 
     def addresses(self, bits: Array, k: int, extent: int, itemsize: int, *, transposed: bool) -> Array:
         """The byte address of each element of the matrix, ``[k, extent, n, m]`` (n and m may be 1)."""
-        return _matrix(bits, k, extent, itemsize, transposed=transposed).addresses()
+        return matrix_of(bits, k, extent, itemsize, transposed=transposed).addresses()
 
     def words(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool, by_warp: bool) -> Words | None:
         """Report that the matrix is read, and return where it stands; None, with no report, if it leaves shared memory."""
         space = self.machine.batch.shared
-        matrix = _matrix(bits, k, extent, dtype.itemsize, transposed=transposed)
+        matrix = matrix_of(bits, k, extent, dtype.itemsize, transposed=transposed)
         if matrix.high > space.size:
             return None
         self._report(matrix, None, by_warp=by_warp)
@@ -167,7 +167,7 @@ class SharedMatrix:
             tables = places.ctypes.data + places[0, 0].nbytes * np.arange(n * m).reshape(n, m)
         return Words(space.flat, self.owners.reshape(-1), tables, held)
 
-    def _report(self, matrix: _Matrix, address: Array | None, *, by_warp: bool) -> None:
+    def _report(self, matrix: Matrix, address: Array | None, *, by_warp: bool) -> None:
         """Report descriptors and accesses to the hooks (``address``: those that are made instead); report descriptors
         that leave shared memory as faults if no watcher does.
         """

@@ -18,6 +18,7 @@ from warpsim.machine.barriers import bind_sync
 from warpsim.machine.binding.operand_slots import guard_of, place_operands
 from warpsim.machine.binding.thread_steps import bind_access, bind_parameter_load, bind_plain, bind_thread
 from warpsim.machine.binding.warp_steps import bind_allocation, bind_warp, bind_wgmma, watch_registers
+from warpsim.machine.binding.wgmma_chains import chain_products
 from warpsim.machine.collectives import bind_gate
 from warpsim.machine.control import bind_end, jump
 from warpsim.machine.machine import Machine
@@ -125,6 +126,8 @@ def _steps(plan: FunctionPlan, first: int, body: tuple[Instruction, ...]) -> lis
         if number in plan.on_wgmma_rows:
             step = watch_registers(plan, instruction, step)
         steps.append(step)
+    if plan.issues:
+        chain_products(plan, body, steps)
     assert len(plan.extras) == slots, "operands have their slots before a launch"
     return steps
 

@@ -240,6 +240,8 @@ class Group:
     """Accumulators as wgmma left them, and the registers that are its rows."""
     turn: tuple[int, tuple[int, ...]] | None = None
     """`order`, while it is runnable."""
+    chain: object = None
+    """The chain of wgmma (`warpsim.machine.binding.wgmma_chains`) whose first products wait for its last."""
     env: list[Value | None] = attrs.field(init=False)
     dirty: set[int] = attrs.field(factory=set)
     shadows: dict[str, dict[int, Array]] = attrs.field(factory=dict)

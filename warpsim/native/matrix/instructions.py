@@ -16,6 +16,7 @@ from warpsim.cache import digest
 from warpsim.isa import mma, mma_sp, wgmma, wmma
 from warpsim.isa.ports import DevicePort, Registers, ReportPort, constant_of
 from warpsim.isa.spec import Body, Op
+from warpsim.layout import fragments
 from warpsim.layout.fragment import extent
 from warpsim.native.addresses import address_of
 from warpsim.native.compiling.compiler import compiled_function, kept_function
@@ -37,6 +38,8 @@ from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.asynchrony.wgmma import SharedMatrix, Words
+    from warpsim.machine.machine import Chained
+    from warpsim.machine.state.launch import DeviceSpec
     from warpsim.native.matrix.products import Product
     from warpsim.program.program import Instruction
 
@@ -131,10 +134,30 @@ class Matrices:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._found: dict[int, tuple[Op, Body]] = {}
+        self._chained: dict[int, tuple[Op, Chained]] = {}
 
     def over(self) -> None:
         """The launch is over."""
         codes().over(self.policy)
+
+    def chained(self, instruction: Instruction, device: DeviceSpec) -> Chained | None:
+        """What computes such products of wgmma on the same accumulators, one after the other."""
+        found = self._chained.get(id(instruction.op))
+        if found is None:
+            if device.numerics != "exact":
+                return None
+            op, named = instruction.op, instruction.named
+            shared = "a" not in named, True
+            across = (
+                0 if (o := named.get("imm_trans_a")) is None else o.constant or 0,
+                0 if (o := named.get("imm_trans_b")) is None else o.constant or 0,
+            )
+            function, product = _code(op, device.sm, shared, across, self.policy)
+            if function is None:
+                return None
+            dtype = np.dtype(wgmma.STORAGE[op.atype.name])
+            found = self._chained[id(op)] = op, partial(_in_turn, function, dtype, half=product.half)
+        return found[1]
 
     def of(self, instruction: Instruction) -> Body:
         """The function that computes an instruction's results."""
@@ -257,6 +280,47 @@ def _warpgroup(op: Op, sm: int, shared: tuple[bool, bool], across: tuple[int, in
     return _Warpgroup(op, wgmma_product(op, sm, sparse="sp" in op.modifiers, packed=packed), shared)
 
 
+def _code(
+    op: Op, sm: int, shared: tuple[bool, bool], across: tuple[int, int], policy: Policy
+) -> tuple[Function | None, Product]:
+    """A product's machine code, None while it does not pay."""
+    key = op.text, sm, shared, across
+    plan = codes().planned(key, lambda: _warpgroup(op, sm, shared, across))
+    return codes().of(key, plan.text, policy), plan.product
+
+
+def _in_turn(
+    function: Function, dtype: DType, accumulator: Array, lefts: list[tuple[Array, ...]], tables: Array, flat: Array, owners: Array,
+    keep: Array, *, half: bool,
+) -> Array:  # fmt: skip
+    """See `Chained`: the first product reads the accumulators, the others what the one before has left."""
+    n, m = owners.shape
+    c = accumulator if accumulator.strides[2] == WORD.itemsize else _side_by_side(accumulator)
+    room = np.empty((m, len(c), n, 128), WORD if half else np.float32)
+    d = room.transpose(1, 2, 3, 0)
+    before, after = (
+        (at, registers >> 2, warpgroups >> 2, ctas >> 2)
+        for at, (registers, warpgroups, _, ctas) in ((c.ctypes.data, c.strides), (address_of(room), d.strides))
+    )
+    place, counts, words = address_of(tables), address_of(keep), (address_of(flat), address_of(owners))
+    held, given = [], list[int]()
+    for k in range(len(keep)):
+        given += (n, m, 0, counts + k * n * m, *before, *after)
+        if lefts:
+            words_a, matrix = _described(_lines(fragments.gather_a(lefts[k], n, m, dtype)))
+            held.append(matrix)
+            given += words_a
+        for _ in range(tables.shape[1]):
+            given += (*words, place)
+            place += 8 * n * m
+        before = after
+    arguments = np.array(given, np.int64)
+    at, size = address_of(arguments), arguments.nbytes // len(keep)
+    for k in range(len(keep)):
+        function(at + k * size)
+    return d
+
+
 @frozen(eq=False)
 class _Warpgroups:
     """Floats of wgmma."""
@@ -280,11 +344,9 @@ class _Warpgroups:
         numbers = [0 if n is None else n.item(0) for n in (scale_a, scale_b, trans_a, trans_b)]
         signs, across = (numbers[0], numbers[1]), (numbers[2], numbers[3])
         shared = a is None and signs[0] != -1, signs[1] != -1
-        key = op.text, device.sm, shared, across
-        plan = codes().planned(key, lambda: _warpgroup(op, device.sm, shared, across))
-        function = codes().of(key, plan.text, self.policy)
+        function, product = _code(op, device.sm, shared, across, self.policy)
         if function is None:
-            return _account(key).timed(self.function, op, *operands, **ports)
+            return account_of_product(op.text).timed(self.function, op, *operands, **ports)
 
         def again() -> Array:
             """By the body, without reporting twice."""
@@ -311,7 +373,7 @@ class _Warpgroups:
         count = len(c)
         scale = scale_d[:, 0]
         keep = _alike(scale.item(0), n, m) if scale.size == 1 else _each(scale, n, m)
-        room = np.empty((m, count, n, 128), np.float32 if not plan.product.half else WORD)
+        room = np.empty((m, count, n, 128), np.float32 if not product.half else WORD)
         d = room.transpose(1, 2, 3, 0)
         given = [n, m, 0 if table is None else table.ctypes.data, keep[1]]
         for stack, at in (c, c.ctypes.data), (d, address_of(room)):

@@ -11,6 +11,8 @@ from warpsim.native.tiering.cost import FIRST_SHARE, HOT, PRODUCT, Account, Poli
 
 if TYPE_CHECKING:
     from warpsim.isa.spec import Body
+    from warpsim.machine.machine import Chained
+    from warpsim.machine.state.launch import DeviceSpec
     from warpsim.native.matrix.instructions import Matrices
     from warpsim.program.program import Instruction
 
@@ -29,6 +31,16 @@ class Bodies:
         function: Body = instruction.form.function
         if instruction.traits.matrix is not Matrix.MULTIPLY:
             return function
+        account, matrices = self._of(instruction)
+        return partial(account.timed, function) if matrices is None else matrices.of(instruction)
+
+    def chained(self, instruction: Instruction, device: DeviceSpec) -> Chained | None:
+        """What executes products like it that form a chain, if there is machine code."""
+        _, matrices = self._of(instruction)
+        return None if matrices is None else matrices.chained(instruction, device)
+
+    def _of(self, instruction: Instruction) -> tuple[Account, Matrices | None]:
+        """A product's account, and the machine code of products where it may pay."""
         text = instruction.op.text
         if text not in self._asked:
             account = account_of_product(text)
@@ -38,7 +50,7 @@ class Bodies:
             from warpsim.native.matrix.instructions import Matrices
 
             self._matrices = Matrices(self.policy)
-        return partial(account.timed, function) if self._matrices is None else self._matrices.of(instruction)
+        return account, self._matrices
 
     def _pays(self, account: Account) -> bool:
         """Whether to import the machine code: not for what a first launch cannot use."""
