@@ -77,7 +77,12 @@ def test_a_damaged_object(tmp_path, monkeypatch, damage):
 def right_digest(data):
     """Other bytes, with a digest of themselves, as anybody can make one."""
     body = bytes(range(256))
-    return data[: cache.HEAD - 40] + hashlib.blake2b(body, digest_size=cache.SIZE).digest() + len(body).to_bytes(8, "little") + body
+    return (
+        data[: cache.HEAD - 40]
+        + hashlib.blake2b(body, digest_size=cache.SIZE).digest()
+        + len(body).to_bytes(8, "little")
+        + body
+    )
 
 
 @pytest.mark.parametrize("change", [
