@@ -248,7 +248,7 @@ BLOCKS = """.version 8.0
 	.reg .pred %p<4>;
 	.reg .b32 %r<9>;
 	.reg .b64 %rd<9>;
-	.reg .b32 own;
+	.reg .b32 own, %long;
 	.reg .v2 .b32 %v<2>;
 	FIRST
 	SECOND
@@ -271,6 +271,18 @@ BLOCKS = """.version 8.0
         ("mov.b32 %r1, %r2;", "mov.b32 %r1, %v1;", False),
         ("{ .reg .b32 t; bar.sync 15; }", "{ .reg .b32 t; bar.sync 16; }", False),
         ("{ @%p1 bra later; }\n\tlater:", "{ @%p2 bra later; }", True),
+        (
+            "{ .reg .pred q; setp.eq.b32 q, %r1, %r2;\n\t@q mov.b32 %r3, %r4; @!q mov.b32 %r5, %r6; }",
+            "{ .reg .pred q; setp.eq.b32 q, %long, %r2;\n\t@q mov.b32 %r3, %r4; @!q mov.b32 %r3, %long; }",
+            True,
+        ),
+        (
+            "ld.global.v2.b32 {%r1, %r2}, [%rd1+8]; mov.b32 %r1, %r2;",
+            "ld.global.v2.b32 {%long, %r2}, [%rd2+8]; mov.b32 %r1, %r1;",
+            True,
+        ),
+        ("add.cc.u32 %r1, %r2, %r3; addc.u32 %r4, %r5, 0;", "add.cc.u32 %r1, %r6, %r3; addc.u32 %r8, %long, 0;", True),
+        ("{ .reg .b32 %_2; mov.b32 %_2, %r1; }", "{ .reg .b32 %_2; mov.b32 %_2, %long; }", True),
     ],
 )
 def test_blocks_that_look_alike(first, second, legal):

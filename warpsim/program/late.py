@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
@@ -9,11 +11,14 @@ import attrs
 from warpsim.errors import Span
 from warpsim.isa import matching
 from warpsim.isa.traits import Ending
+from warpsim.program.blocks import Blocks
 from warpsim.program.lines import Reading
-from warpsim.program.names import DIGITS, FunctionBuilder, Label, Place, Scope
+from warpsim.program.names import DIGITS, FunctionBuilder, Label, Place, Scope, Symbol
+from warpsim.program.problems import Problems
 from warpsim.program.program import CARRY, Body, Instruction, Operand, Register
-from warpsim.program.shapes import NAME
-from warpsim.program.statements import WHOLE, Group, Statement, Written
+from warpsim.program.resolve import Resolver
+from warpsim.program.shapes import NAME, hole_of
+from warpsim.program.statements import WHOLE, Group, Piece, Shape, Statement, Written
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
 from warpsim.ptx.outline import HOLE
@@ -27,7 +32,9 @@ def ended(builder: FunctionBuilder, code: list[Instruction], span: Span) -> Body
     if not code or len(builder.code) in builder.labels.values() or _goes_on(code[-1]):
         ret = matching.candidates("ret", ())[0]
         code = [*code, Instruction(ret.form, ret.op, ret.traits, (), None, span)]
-    return Body(tuple(builder.registers), tuple(map(_with_first, code)), builder.labels)
+    if any(form.operands and form.operands[0].pair for form in {i.form for i in code}):
+        code = list(map(_with_first, code))
+    return Body(tuple(builder.registers), tuple(code), builder.labels)
 
 
 def _with_first(instruction: Instruction) -> Instruction:
@@ -100,27 +107,53 @@ class Late:
     def _code(self) -> Iterator[Instruction]:
         """The instructions."""
         written, parsed = None, []
+        pieces: tuple[Piece, ...] = ()
         for number, (node, scope, places, at) in enumerate(self.builder.code):
             self.builder.at = number
             if isinstance(node, Statement):
-                yield self._instruction(node, places, at)
+                names = self.names = NAME.findall(self.texts[at])
+                guarded = len(names[0]) if node.shape.instruction.guard is not None else 0
+                yield self._instruction(node, places, self.begin.line + at, node.shape.column + guarded)
                 continue
             if isinstance(node, Written):
                 if node is not written:
-                    parser = Parser("", self.begin.file, matching.is_name)
-                    written, parsed = node, _instructions(parser.statements(node.text, node.line))
+                    written, pieces = node, self._pieces(node, scope)
+                    parsed = [] if pieces else self._parsed(node)
+                if pieces:
+                    statement, line, column, first, end = pieces[at]
+                    column += sum(map(len, self.names[first:end]))
+                    yield self._instruction(statement, places, node.line + line, column)
+                    continue
                 node = parsed[at]
             made = self.checker.check(node, scope, places)
             assert made is not None, "it was checked before"
             yield made
 
-    def _instruction(self, node: Statement, places: tuple[Place, ...], at: int) -> Instruction:
-        """Make the instruction of a line."""
+    def _parsed(self, node: Written) -> list[ast.Instruction]:
+        return _instructions(Parser("", self.begin.file, matching.is_name).statements(node.text, node.line))
+
+    def _pieces(self, node: Written, scope: Scope) -> tuple[Piece, ...]:
+        """The instructions of a group with holes, for which the names of this text are found; nothing if it has none."""
+        group = node.group
+        if not group.pieces:
+            group.pieces.append(_pieces_of(node, self.kinds, self.checker))
+        self.names = NAME.findall(node.text)
+        for name in _declared(group) if group.pieces[0] else ():
+            register = scope.symbols[name]
+            assert isinstance(register, Register)
+            alias = f"{HOLE}{register.index}"
+            self.registers[alias] = register
+            self.names.append(alias)
+        return group.pieces[0]
+
+    def _instruction(self, node: Statement, places: tuple[Place, ...], line: int, column: int) -> Instruction:
+        """Make an instruction of a line or a group, whose names are found."""
         shape, known, registers = node.shape, self.known, self.registers
-        sample, self.names = shape.instruction, NAME.findall(self.texts[at])
-        names, column, guard = self.names, shape.column, sample.guard
+        sample, names = shape.instruction, self.names
+        guard = sample.guard
         if guard is not None:
-            guard, column = (registers.get(names[0]) or self._register(names[0]), guard[1]), column + len(names[0])
+            name = names[guard[0].index]
+            guard = registers.get(name) or self._register(name), guard[1]
         made = []
         for operand, place, key in shape.operands:
             if place >= 0:
@@ -133,8 +166,7 @@ class Late:
             else:
                 made.append(operand if place == WHOLE else node.placed(operand, self._placed, self._target))
         operands = tuple(made)
-        file, line, _, _ = self.begin
-        span = tuple.__new__(Span, (file, line + at, column, sample.span.length))
+        span = tuple.__new__(Span, (self.begin.file, line, column, sample.span.length))
         form, op, traits = sample.form, sample.op, sample.traits
         if not places:
             return Instruction(form, op, traits, operands, guard, span)
@@ -202,6 +234,51 @@ def grouped(checker: Checker, made: Sequence[ast.Statement], numbers: range, kin
         if not all(name in own or name == CARRY or kinds.get(name, "").startswith(HOLE) for name in names):
             return None
     return Group(block, tuple(variables), tuple(code)) if code else None
+
+
+def _declared(group: Group) -> list[str]:
+    """The names that are declared in a group."""
+    return [item.name for each in group.declarations for item in each.declarators]
+
+
+def _pieces_of(node: Written, kinds: Mapping[str, str], checker: Checker) -> tuple[Piece, ...]:
+    """The instructions of a group with holes, in which each register of the function has a name of its own; nothing where this
+    is not possible."""
+    holes: dict[str, Symbol] = {}
+    number = itertools.count()
+
+    def fill(match: re.Match[str]) -> str:
+        at, kind = next(number), kinds[match[0]]
+        if not kind.startswith(HOLE):
+            return match[0]
+        name = f"%_{at}"
+        holes[name] = Register(name, at, TYPES[kind[len(HOLE) :]])
+        return name
+
+    text = NAME.sub(fill, node.text)
+    module, group = checker.resolver.module, node.group
+    builder, scope, problems = FunctionBuilder("", entry=checker.builder.entry), Scope(None), Problems("", text)
+    builder.registers = [Register("", at, TYPES["b32"]) for at in range(next(number))]
+    scope.symbols = holes
+    resolver, inner = Resolver(module, problems), Scope(scope)
+    Blocks(builder, resolver).add(group.declarations, inner)
+    total, one = len(builder.registers), Checker(resolver, builder, problems, module)
+    nodes = _instructions(Parser("", "", matching.is_name).statements(text, 1))
+    code = [made for each in nodes if (made := one.check(each, inner, ())) is not None]
+    plain = "%_" not in node.text and all(isinstance(each, Register) for each in inner.symbols.values())
+    if not plain or problems.findings or len(code) < len(group.kinds) or len(builder.registers) > total:
+        return ()
+    lines = text.split("\n")
+    return tuple([_piece(made, lines, total) for made in code])
+
+
+def _piece(made: Instruction, lines: list[str], names: int) -> Piece:
+    """An instruction of a group, of which these are the lines and which has so many names."""
+    _, line, column, _ = made.span
+    first = sum(len(NAME.findall(each)) for each in lines[: line - 1])
+    before = NAME.findall(lines[line - 1][: column - 1])
+    shape = Shape(made, 0, tuple([hole_of(o, names) for o in made.operands]))
+    return Piece(Statement(shape, ()), line - 1, column - sum(map(len, before)), first, first + len(before))
 
 
 def _checked(checker: Checker, numbers: range) -> list[Instruction]:

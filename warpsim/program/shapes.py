@@ -142,7 +142,7 @@ class Shapes:
         if sorted(hole for hole in found if hole != ("name", holes.names)) != sorted(holes.expected):
             return None
         column = node.span.column - (len(made.guard[0].name) if made.guard is not None else 0)
-        return Shape(made, column, tuple([_operand(operand, holes.names) for operand in made.operands]))
+        return Shape(made, column, tuple([hole_of(operand, holes.names) for operand in made.operands]))
 
 
 Hole = tuple[str, int]
@@ -202,7 +202,7 @@ def _found(o: Operand) -> Iterator[Hole]:
         yield from _found(each)
 
 
-def _operand(o: Operand, names: int) -> tuple[Operand, int, str]:
+def hole_of(o: Operand, names: int) -> tuple[Operand, int, str]:
     """How an operand of a line is made, which has so many names."""
     if o.register is not None and o.register.index < names:
         return o, o.register.index, f"{'!' * o.negated}{o.type.name}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import attrs
 
@@ -91,6 +92,20 @@ class Group:
     block: bool
     declarations: tuple[ast.Variable, ...]
     kinds: tuple[Instruction, ...]
+    pieces: list[tuple[Piece, ...]] = attrs.field(factory=list, init=False)
+    """Its instructions with holes, once they are made; of some groups there are none."""
+
+
+class Piece(NamedTuple):
+    """An instruction of a group. Its registers have as index which they are of the names in the group's text that begin with a
+    percent sign, then of the names that are declared in it. ``line`` and ``column`` are where it stands without the names before
+    it on its line: those from ``first`` until ``end``."""
+
+    statement: Statement
+    line: int
+    column: int
+    first: int
+    end: int
 
 
 @frozen(eq=False)
