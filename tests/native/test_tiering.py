@@ -25,7 +25,7 @@ from warpsim.native.tiering import build as making
 from warpsim.native.tiering import cost as costs
 from warpsim.native.tiering import eligibility as serving
 from warpsim.native.tiering.engine import CompiledEngine
-from warpsim.native.tiering.entry_points import TRIALS, WAITING, Request
+from warpsim.native.tiering.entry_points import REST, WAITING, EntryPoint, Request
 
 PTX = """.version 8.0
 .target sm_80
@@ -296,9 +296,33 @@ def test_a_busy_machine(monkeypatch):
     for _ in range(12):
         launch(module, "auto", 7)
         assert compile_queue().wait(60)
-    tried = [entry.faster for entry in native(module).entries.values() if entry.trials < TRIALS]
-    assert tried
-    assert all(tried)
+    entries = native(module).entries.values()
+    assert any(entry.faster for entry in entries)
+    assert {entry.rest for entry in entries} == {REST}
+
+
+def test_the_pace_of_the_interpreter(monkeypatch):
+    """Code is compared with what interpreting has taken here, where that is less than what steps take as a rule."""
+    now = itertools.chain([0.0, 0.004], itertools.cycle([0.0, 1.0]))
+    monkeypatch.setattr("warpsim.native.tiering.engine.spent", now.__next__)
+    module = warpsim.load(PTX.replace("SALT", "17"))
+    launch(module, "auto", 17)
+    profile = native(module)
+    assert profile.pace == pytest.approx(0.004 / profile.account.interpreted)
+    launch(module, "auto", 17)
+    assert 0.25 < profile.pace < 1.0  # which was no slower
+
+    trials = []
+    monkeypatch.setattr(EntryPoint, "record_trial", lambda *given: trials.append(given))
+    profile.account.interpreted = 1e9
+    while not trials:
+        launch(module, "auto", 17)
+        assert compile_queue().wait(60)
+    trials.clear()
+    for profile.pace in 0.25, 0.75:
+        launch(module, "auto", 17)
+    (_, _, one), (_, _, other) = trials
+    assert other - costs.LAUNCH == pytest.approx(3 * (one - costs.LAUNCH))
 
 
 @pytest.mark.parametrize(("seconds", "most"), [(0.0, 1), (queue.EVERY, 1000)])

@@ -186,7 +186,8 @@ class Calls:
             if place[:2] == (0, 0):
                 entry.through = (done / selection.n, runner.stored / selection.n) if runner.ended else None
             if entry.trials:
-                interpreted = max(done, region.size * selection.n) * (STEP / selection.n + LANE) + LAUNCH * straight
+                interpreted = max(done, region.size * selection.n) * (STEP / selection.n + LANE) * profile.pace
+                interpreted += LAUNCH * straight
                 interpreted *= 1 + entry.options.keeps  # a session looks at each step, which costs as much again
                 entry.record_trial(0.0 if self.policy is Policy.AT_ONCE else spent() - began, interpreted)
         return outcome

@@ -14,7 +14,7 @@ from warpsim.machine.state.notes import Note
 from warpsim.machine.waves import wave_of, waves_of
 from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.regions.options import Holds, Options, Place, Stops, described
-from warpsim.native.tiering.cost import HOT, LAUNCH, Policy, has_spare_core, share_of
+from warpsim.native.tiering.cost import HOT, LAUNCH, Policy, has_spare_core, share_of, spent
 from warpsim.native.tiering.enqueue import enqueue, enqueue_urgent
 from warpsim.native.tiering.entry_points import FAILURES, JOINED_THREADS, Budget, EntryPoint, Profile, Request
 
@@ -73,6 +73,8 @@ class CompiledEngine:
         """By block, step and threads, an entry point that is not checked at every visit, and whose it is."""
         self._calls: Calls | None = None
         self._queue = compile_queue()
+        self._began, self._estimated = spent(), 0.0
+        """When the launch began, and less what was on its accounts then."""
 
     @property
     def compiling(self) -> float:
@@ -94,6 +96,7 @@ class CompiledEngine:
                 )
             found = self._profiles[key] = kept
             found.account.launches += 1 + self._keeps  # what a session runs, it runs again
+            self._estimated -= found.account.interpreted
         return found
 
     @property
@@ -261,8 +264,13 @@ class CompiledEngine:
         asked = self._budget.worth()
         if asked:
             enqueue(asked)
-        for profile in self._profiles.values():
+        profiles = self._profiles.values()
+        took = spent() - self._began
+        estimated = self._estimated + sum(profile.account.interpreted for profile in profiles)
+        for profile in profiles:
             profile.account.keep()
+            if not self._budget.compiling:
+                profile.told(took, estimated)
         self.bodies.over()
 
     # ---- what pays --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from warpsim.cache import has_folder
 from warpsim.isa.traits import Matrix
 from warpsim.native.regions.options import MOST, Options, Outcome, Place, Stops, described
 from warpsim.native.tiering.cost import (
+    HOT,
     LANE,
     PRODUCT_STEP,
     QUEUED_SHARE,
@@ -185,6 +186,8 @@ class Profile:
         variant = plan.name, shadowed, keeps, described(self.stops)
         self.account = account_of(f"{note_of(plan.kernel)} {variant}") if has_folder() else Account()
         """A module that is read again goes on with it: it finds on disk what was compiled before."""
+        self.pace = 1.0
+        """How long the interpreter takes, as a share of what its steps take as a rule (`told`)."""
         self.size = sum(len(block.instructions) for block in plan.blocks)
 
     @cached_property
@@ -211,6 +214,11 @@ class Profile:
                     entry.region, entry.formed = found, True
             finally:
                 self.lock.release()
+
+    def told(self, spent: float, estimated: float) -> None:
+        """Launches that were interpreted tell the pace: steps take 3 to 14 us."""
+        if estimated > HOT / 4 and not any(entry.ready for entry in self.entries.values()):
+            self.pace = max(min(self.pace, spent / estimated), 1 / 4)
 
     @property
     def reasons(self) -> dict[int, str]:
