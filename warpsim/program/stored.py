@@ -242,7 +242,7 @@ class _Writer(pickle.Pickler):
         """How an object is made again."""
         kind = type(made)
         if kind in _TUPLES:
-            parts = tuple(made)  # type: ignore[arg-type]
+            parts: tuple[object, ...] = tuple(made)  # type: ignore[arg-type]
             return kind, parts[:2] if parts[2:] == _PLAIN else parts
         if kind is Instruction:
             self._know(made)  # type: ignore[arg-type]
