@@ -149,7 +149,8 @@ class Cost:
 
 @lru_cache(maxsize=1)
 def known_costs() -> dict[tuple[object, ...], tuple[Selection, Cost]]:
-    """The process-wide table of costs by what decides them; with the threads, whose identity is part of that."""
+    """The process-wide table of costs of accesses by at most `COMPARED` lanes by what decides them; with the threads, whose identity
+    is part of that."""
     return {}
 
 
@@ -195,7 +196,8 @@ class Profiler(Watcher):
         self._since = 0
         self._guard: tuple[Entry, int] | None = None
         self._reached: dict[str, Array] = {}
-        self._costs = known_costs()
+        self._costs: dict[tuple[object, ...], tuple[Selection, Cost]] = {}
+        """The same of more lanes: their threads are not kept beyond the launch."""
 
     def _entry(self, instruction: Instruction) -> Entry:
         found = self._entries.get(id(instruction))
@@ -331,6 +333,7 @@ class Profiler(Watcher):
         """What an access costs; the same if all addresses are as many lines further."""
         at, active, selection = access.at, access.active, group.selection
         many = selection.n > COMPARED and not (type(at) is Affine and active is None)
+        costs = self._costs if selection.n > COMPARED else known_costs()
         key: tuple[object, ...] = ()
         if not many:
             if type(at) is Affine:
@@ -340,15 +343,15 @@ class Profiler(Watcher):
                 place = array.shape, (array - (array.item(0) & -LINE)).tobytes()
             lanes = None if active is None else (active.shape, active.tobytes())
             key = id(selection), of_rows, place, lanes, access.nbytes, access.space
-            known = self._costs.get(key)
+            known = costs.get(key)
             if known is not None:
                 return known[1]
         found = warp_rows(group, access.place, active, of_rows=of_rows)
         cost = cost_of(found, access.space, access.nbytes)
         if not many:
-            if len(self._costs) >= KEPT:
-                self._costs.clear()
-            self._costs[key] = selection, cost
+            if len(costs) >= KEPT:
+                costs.clear()
+            costs[key] = selection, cost
         return cost
 
     def _note(self, machine: Machine, entry: Entry, lanes: Lanes, nbytes: int) -> None:

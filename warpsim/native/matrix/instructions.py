@@ -188,7 +188,7 @@ def described(arrays: Iterable[Array]) -> list[int]:
     words: list[int] = []
     for array in arrays:
         (n, _, m), (warps, lanes, ctas) = array.shape, array.strides
-        words += (array.ctypes.data, warps if n > 1 else 0, lanes, ctas if m > 1 else 0)
+        words += (address_of(array), warps if n > 1 else 0, lanes, ctas if m > 1 else 0)
     return words
 
 
@@ -224,7 +224,8 @@ class _Warps:
         plan = codes().planned(key, lambda: self.plan(op, sm))
         if plan is None or (device is not None and isinstance(plan, Warp) and device.numerics != "exact"):
             return itself()
-        if any(r.dtype.itemsize != plan.dtype.itemsize for r in given):
+        size = plan.dtype.itemsize
+        if any(r.dtype.itemsize != size for r in given):
             return itself()
         function = codes().of(key, lambda name: warp_kernel(plan, name), self.policy)
         if function is None:
@@ -238,11 +239,11 @@ class _Warps:
                 return itself(report=_reported)
         d = np.empty((plan.operands[3].registers, n, 32, m), plan.dtype)
         arguments = [n, m, 0 if table is None else table.ctypes.data, *described(given)]
-        first, (step, *strides) = d.ctypes.data, d.strides
+        first, (step, *strides) = address_of(d), d.strides
         for k in range(len(d)):
             arguments += (first + k * step, *strides)
         words = np.array(arguments, np.int64)
-        return itself() if function(words.ctypes.data) else tuple(d)
+        return itself() if function(address_of(words)) else tuple(d)
 
 
 class _Places:
