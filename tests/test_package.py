@@ -9,9 +9,11 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
+import attrs
 import pytest
 
 import warpsim
+from warpsim.host.command_options import OPTIONS, CommandOptions
 
 ROOT = Path(__file__).parent.parent
 
@@ -60,11 +62,19 @@ def test_completion():
 
 
 def test_commands_that_wait_for_a_program():
-    """``warpsim exec`` gets as far as the program without NumPy."""
+    """``warpsim exec`` gets as far as the program without NumPy and attrs."""
     names = "cli.grammar", "cli.executing", "driver.library"
-    code = "import sys, " + ", ".join(f"warpsim.{name}" for name in names) + "; print('numpy' in sys.modules)"
+    code = "import sys, " + ", ".join(f"warpsim.{name}" for name in names)
+    code += "; warpsim.cli.grammar.parser('exec'); print({'numpy', 'attr', 'attrs'} & {*sys.modules})"
 
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
+
+
+def test_options_of_commands():
+    """They are fields, and leave the defaults of these."""
+    fields = attrs.fields_dict(CommandOptions)
+
+    assert {name: each.get("default") for name, each in OPTIONS.items()} == {n: fields[n].default for n in OPTIONS}
 
 
 def test_metadata():

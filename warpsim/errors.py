@@ -8,9 +8,7 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import attrs
-
-from warpsim.records import frozen
+from warpsim.records import field, frozen
 
 EXCERPT = 400
 """Most characters of a line that a message shows."""
@@ -58,7 +56,7 @@ class Finding:
     cta: tuple[int, int, int] | None = None
     warp: int | None = None
     lanes: tuple[int, ...] = ()
-    values: dict[str, object] = attrs.field(factory=dict, eq=False)
+    values: dict[str, object] = field(factory=dict, eq=False)
     other: Finding | None = None
     count: int = 1
     text: str = ""

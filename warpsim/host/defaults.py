@@ -12,10 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from warpsim.errors import Finding, describe
-from warpsim.records import define
 
 if TYPE_CHECKING:  # the command line starts without NumPy
     from warpsim.host.device import Device
@@ -82,18 +79,20 @@ Listener = Callable[["LaunchState"], object]
 ErrorListener = Callable[[Sequence[Finding]], object]
 
 
-@define
 class Defaults:
     """Defaults for ``device=``, ``checks=``, ``async_effects=``, ``schedule=`` and ``max_seconds=``; None leaves the
     usual default."""
 
-    device: Device | None = None
-    checks: Checks = None
-    async_effects: str | None = None
-    schedule: int | None = None
-    max_seconds: float | None = None
-    timing: Any = None
-    """Measures the time of launches (`warpsim.observe.timing.StopWatch`)."""
+    __slots__ = ("async_effects", "checks", "device", "max_seconds", "schedule", "timing")
+
+    def __init__(self) -> None:
+        self.device: Device | None = None
+        self.checks: Checks = None
+        self.async_effects: str | None = None
+        self.schedule: int | None = None
+        self.max_seconds: float | None = None
+        self.timing: Any = None
+        """Measures the time of launches (`warpsim.observe.timing.StopWatch`)."""
 
 
 current = Defaults()
@@ -122,7 +121,7 @@ def run_past(found: Sequence[Finding]) -> None:
 @contextlib.contextmanager
 def defaults(**given: object) -> Iterator[Defaults]:
     """Apply defaults inside the context, in all threads; those not given are unchanged."""
-    before = attrs.asdict(current, recurse=False)
+    before = {name: getattr(current, name) for name in Defaults.__slots__}
     for name, value in given.items():
         setattr(current, name, value)
     try:
