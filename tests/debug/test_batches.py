@@ -8,7 +8,7 @@ import pytest
 import warpsim
 from engines import compiles
 from state_equality import seen
-from warpsim.debug import Session
+from warpsim.debug import Session, batches
 
 HEAD = """
 .version 8.0
@@ -124,17 +124,20 @@ def looks(session):
 def test_side_by_side(name, monkeypatch):
     """The end, states and the steps before them are found as one by one; CTAs ran side by side where nobody can tell."""
     monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    monkeypatch.setattr(batches, "PARTS", 2)
     alone, together = (going(name, engine) for engine in ("interpreter", "compiled"))
 
     assert together.run() == alone.run()
 
-    batches = [turn for turn in together.timeline._turns if turn[2] < 0]
-    assert bool(batches) == (name in TOGETHER)
+    assert any(warp < 0 for _, _, warp in together.timeline._turns) == (name in TOGETHER)
     first = {}
     for step, cta, _ in alone.timeline._turns:
         first.setdefault(cta, step)
     assert all(first.get(cta, alone.timeline.last) == s for cta, s in together.timeline._beginnings.items())
     last, generator = alone.timeline.last, random.Random(5)
+    if name in TOGETHER:
+        looked_at = together.timeline._slices((1, 1), last, 512)
+        assert all(first[1] <= begin < end <= first[2] for begin, end in looked_at)
     for session in (alone, together):
         session.focus((1, 0, 0), 1)
     for _ in range(3):
@@ -145,5 +148,26 @@ def test_side_by_side(name, monkeypatch):
         assert together.goto(step) == alone.goto(step)
         assert looks(together) == looks(alone)
         assert together.back(2) == alone.back(2)
+    for session in (alone, together):
+        session.break_at("op:st.global*" if "st.global" in BODIES[name] else "op:red*", "%ctaid.x == 2 && %tid.x == 40")
+    for move in (Session.cont, Session.reverse_cont, Session.run, Session.cont):
+        assert move(together) == move(alone)
+    place = f"global.u32[{alone.timeline.state.memory.allocations[0].start} + 28]"
+    assert str(together.origin(place)) == str(alone.origin(place))
+    for session in (alone, together):
+        session.breakpoints.clear()
     assert together.cont() == alone.cont()
     assert together.result.instructions == alone.result.instructions
+
+
+@compiles
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["divergence", "reductions"])
+def test_stops_where_threads_exit(name, monkeypatch):
+    """A breakpoint at the last instruction is met by each warp."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    alone, together = (going(name, engine) for engine in ("interpreter", "compiled"))
+    for session in (alone, together):
+        session.break_at("op:ret", "%ctaid.x == 2 && %tid.x == 40")
+    for move in (Session.cont, Session.cont, Session.reverse_cont):
+        assert move(together) == move(alone)

@@ -69,12 +69,15 @@ def _joined(found: Iterable[Stopping]) -> Stops:
 def _watched(target: Target, launch: LaunchState, kinds: frozenset[str]) -> Iterator[Stopping]:
     """The instructions that may change what is watched, or read it."""
     kernel = launch.plan
+    alone = not (kernel.uses.asynchronous or kernel.program.externs)  # nothing happens in global memory as threads exit
     for function in [f for f in kernel.program.functions.values() if f is kernel.entry or not f.entry]:
         for instruction in function.code:
             place = line_column(instruction)
             if isinstance(target, MemoryTarget):
                 if "memory" in instruction.form.ports and _plain(instruction) and target.location.space != "generic":
                     yield place, accesses(kinds, _space(target), target.location.address, target.nbytes)
+                elif alone and instruction.traits.leaves and _space(target) == "global":
+                    continue
                 elif instruction.form.ports or not _plain(instruction):
                     yield place, None
             elif isinstance(target, RegisterTarget):

@@ -98,6 +98,8 @@ def holds(machine: Machine, group: Group, focus: Focus) -> bool:
         return False
     if machine.cta_at(column) != focus.cta and selection.per_cta.size == 1:
         return False
+    if selection.n == 32 and selection.n_warps == 1:
+        return machine.cta_at(column) == focus.cta
     return bool(places(machine, group, focus)[focus.lane] >= 0)
 
 

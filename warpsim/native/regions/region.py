@@ -81,8 +81,14 @@ class Region:
     """All registers that it reads or writes."""
     keeps: bool
     """Whether it leaves registers that nothing reads any more."""
+    read: list[frozenset[int]] = attrs.field(init=False)
+    """The registers that something reads from each exit on."""
     wgmma: RegisterAccesses | None = attrs.field(init=False)
     """How its first slice, and nothing else of it, accesses registers of wgmma."""
+
+    @read.default
+    def _read_at_exits(self) -> list[frozenset[int]]:
+        return [live_at(self.plan, *place) for place in self.exits] if self.keeps else self.live
 
     @wgmma.default
     def _of_wgmma(self) -> RegisterAccesses | None:

@@ -314,11 +314,13 @@ def _left_behind(selection: Selection, words: list[int], at: int, dtype: DType) 
 
 def _commit_registers(call: _Call) -> None:
     """The registers that the region has left become the group's."""
-    env, dirty = call.group.env, call.group.dirty
+    env, dirty, region = call.group.env, call.group.dirty, call.code.region
     value: Value
+    common = -1 if call.found is None else call.found.common_exit
+    read = region.read[common] if common >= 0 else None
     for (number, slot, _, dtype), array in zip(call.code.outs, call.results, strict=True):
         if array is not None:
-            value = tracked(array) if array.ndim == 4 else array
+            value = tracked(array) if array.ndim == 4 and (read is None or slot in read) else array
         else:
             raw = call.words[call.code.outs_at + 6 * number] & ((1 << 8 * dtype.itemsize) - 1)
             if dtype.kind in "iu":

@@ -122,7 +122,7 @@ def _slots(region: Region) -> list[int]:
     return [slot for key in region.reads if isinstance(slot := key[0] if isinstance(key, tuple) else key, int)]
 
 
-_DERIVED = "plan", "sources", "wgmma"
+_DERIVED = "plan", "sources", "read", "wgmma"
 
 
 def _facts(region: Region) -> JsonObject:
