@@ -1,5 +1,7 @@
 """Python programs of `warpsim exec`: which simulator they load, and which run time the extension modules of cuda.bindings."""
 
+import ctypes
+import functools
 import os
 import pickle
 import shutil
@@ -98,6 +100,33 @@ def built(folder, name):
     library._compile(folder, library.python_library(), {kind: header(kind)})
     library._link(folder, name, kind)
     return folder / name
+
+
+ANSWER = """
+#include <stdint.h>
+uint64_t answer(int at, uint64_t caller, const uint64_t *words) {
+    uint64_t found = at;
+    for (int i = 0; i < 16; i++)
+        found = 3 * found + words[i];
+    return found;
+}
+"""
+
+
+def test_entry_points(tmp_path):
+    """Each passes on its number, and sixteen words of registers and of the stack in their order."""
+    (tmp_path / "functions.h").write_text("FUNCTION first\nFUNCTION second\n")
+    (tmp_path / "answer.c").write_text(ANSWER)
+    words = '-DLIBRARY="any"', '-DCALLS="functions.h"', f"-I{tmp_path}"
+    library._object(tmp_path, "entries", "entries.S", *words)
+    parts = [str(tmp_path / name) for name in ("answer.c", "entries.o")]
+    library._run("-shared", "-fPIC", *parts, "-o", str(tmp_path / "any.so"))
+    second = ctypes.CDLL(str(tmp_path / "any.so")).second
+    second.restype, given = ctypes.c_uint64, [2**64 - 7**k for k in range(16)]
+
+    assert (
+        second(*map(ctypes.c_uint64, given)) == functools.reduce(lambda found, word: 3 * found + word, given, 1) % 2**64
+    )
 
 
 @pytest.fixture(scope="module")
