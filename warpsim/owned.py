@@ -91,7 +91,7 @@ def _foreign(found: os.stat_result, *, above: bool = False) -> str:
 def read(path: Path, most: int) -> bytes | None:
     """A file's bytes; None where it is missing, no regular file of at most so many bytes, or others may have written it."""
     try:
-        if doubt(path.parent):
+        if not os.path.lexists(path) or doubt(path.parent):
             return None
         with open(path, "rb", opener=directly) as file:
             found = os.fstat(file.fileno())

@@ -43,11 +43,11 @@ class Statement:
 
     def sample(self) -> Instruction:
         """The instruction, with registers and branch targets that are none of a function."""
-        instruction = self.shape.instruction
+        i = self.shape.instruction
         if _PLAIN.issuperset(map(type, self.values)):
-            return instruction
-        operands = [self.placed(o, lambda register: register, lambda label: 0) for o in instruction.operands]
-        return attrs.evolve(instruction, operands=tuple(operands))
+            return i
+        operands = tuple([self.placed(o, lambda register: register, lambda label: 0) for o in i.operands])
+        return Instruction(i.form, i.op, i.traits, operands, i.guard, i.span)
 
     def placed(self, o: Operand, place: Callable[[Operand], Operand], target: Callable[[str], int]) -> Operand:
         """An operand of the shape with its holes filled; ``place`` fills that of a register, ``target`` is where a label
