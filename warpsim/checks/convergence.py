@@ -270,19 +270,20 @@ class Barriers(Watcher):
 
     def barrier_reached(self, machine: Machine, group: Group, number: int, count: int) -> None:
         """Report what no barrier can have, and what differs from the operands of threads that have arrived in this phase."""
-        here, barrier, arrived = present(group), machine.batch.barrier(number), machine.batch.notes[ARRIVALS]
-        last = arrived.setdefault(number, Last.of(len(barrier.arrived)))
+        here, barrier, arrived = group.instruction, machine.batch.barrier(number), machine.batch.notes[ARRIVALS]
+        if (last := arrived.get(number)) is None:
+            last = arrived[number] = Last.of(len(barrier.arrived))
         for message, advice in _problems(here.traits.barrier, number, count, machine.batch.shape.n_threads):
             machine.fault(BARRIER_RULE, message, group, advice=advice)
         votes = here.traits.barrier is not None and here.traits.barrier.reduction is not None
         names = ("sync or arrive", "red")
         met = (barrier.arrived > 0) & (group.selection.per_cta > 0)
         counts, kinds = met & (barrier.expected != count), met & (last.votes != votes)
-        if counts.any():
+        if np.logical_or.reduce(counts):
             theirs = _threads(int(barrier.expected[counts.argmax()]))
             message = f"barrier {number} expects {_threads(count)} here; threads that have arrived expect {theirs}"
             self._differs(machine, group, message, last, counts, "all threads of a barrier must give the same count")
-        if kinds.any():
+        if np.logical_or.reduce(kinds):
             message = f"barrier {number} is used with .{names[votes]} here; other threads have arrived with .{names[not votes]}"
             advice = "use one kind of barrier instruction until the barrier is complete"
             self._differs(machine, group, message, last, kinds, advice)

@@ -122,7 +122,7 @@ def release(machine: Machine, barrier: Barrier) -> None:
     """Release the CTAs whose barrier is complete."""
     needed = np.where(barrier.expected > 0, barrier.expected, machine.batch.alive)
     done = (barrier.arrived >= needed) & (barrier.arrived > 0)
-    if not done.any():
+    if not np.logical_or.reduce(done):
         return
     machine.batch.barriers_passed[done] += 1
     votes = _votes(barrier, done)

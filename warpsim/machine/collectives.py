@@ -424,10 +424,10 @@ def missing_lanes(machine: Machine, group: Group, members: Members, guarded: Arr
     """A mask of the group's warps ``[n, m]`` that lack a participating lane; None if there are none. Lanes outside
     ``guarded`` do not participate."""
     warps = group.warps
-    if guarded is None and warps.dense and machine.batch.exited is None:
+    if guarded is None and warps.dense:
         return None
     active = taking_part(group, guarded)
-    if machine.batch.exited is None and active.all():
+    if active.all():
         return None
     absent = ~active & alive(machine, group)
     if absent.any():

@@ -301,7 +301,7 @@ def reduced(value: Value) -> Value:
     if type(value) is not np.ndarray or value.ndim != 4 or value.dtype.kind not in "iu" or value.size == 1:
         return value
     if value.shape[0] != 1 or value.shape[1] != 1:
-        if value[0, 0].tobytes() != value[-1, -1].tobytes() or (value != value[:1, :1]).any():
+        if value[0, 0].tobytes() != value[-1, -1].tobytes() or np.logical_or.reduce(value != value[:1, :1], axis=None):
             return value
         value = value[:1, :1]
     first = value.item(0)

@@ -264,6 +264,8 @@ class Group:
     @property
     def key(self) -> tuple[int, ...]:
         """Scheduling order: the blocks of the call stack, then this one, then the step."""
+        if not self.stack:
+            return self.block, self.at
         return (*[entry[1] for entry in self.stack], self.block, self.at)
 
     @property
@@ -319,7 +321,7 @@ class Group:
         for name, file in frame.shadows.items():
             if index in file:
                 part = as_array(self.selection.fetch(file[index]))
-                if part.any():
+                if np.logical_or.reduce(part, axis=None):
                     part = part.copy() if part is file[index] else part  # files are written in place
                     self.shadows.setdefault(name, {})[index] = part
         if known is not None:
