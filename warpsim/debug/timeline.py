@@ -315,9 +315,10 @@ class Timeline(Watcher):
 
     def has_to_look(self) -> bool:
         """Whether the launch has to stop at the next step: for the user, or for a snapshot."""
-        if self.most_bytes > 0 and time.monotonic() > self._next_snapshot:
+        due = self.most_bytes > 0 and time.monotonic() > self._next_snapshot
+        if due:
             self._alarm, self._run.room = self.step, 0
-        return self._holding or self.interrupted or self._alarm <= self.step
+        return due or self._holding or self.interrupted or self._alarm < 0
 
     @property
     def room(self) -> int:
