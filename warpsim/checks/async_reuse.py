@@ -270,13 +270,13 @@ class InFlight:
         return self._starting[1]
 
     def note(
-        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int,
-        tickets: Array, then: Issued,
+        self, machine: Machine, warpgroups: list[int], address: Array, columns: Array, limits: tuple[int, int],
+        nbytes: int, tickets: Array, then: Issued,
     ) -> None:  # fmt: skip
-        """Note a matrix (`Watcher.tile_read`) of the wgmma that begins with these tickets."""
+        """Note a matrix (`Watcher.tile_read`) of the wgmma that ``warpgroups`` begin with these tickets."""
         n_ctas = machine.batch.shape.n_ctas
         apart, (*_, rows, width) = columns.shape[0] > 1, address.shape
-        for i, number in enumerate(group.warps.warpgroups):
+        for i, number in enumerate(warpgroups):
             owners = columns[i if apart else 0]
             part = address[..., i if rows > 1 else 0, :].reshape(-1, width)
             mine = tickets[number * n_ctas : (number + 1) * n_ctas]
@@ -358,12 +358,14 @@ class AsyncReuse(Watcher):
 
     def wgmma_chain_started(self, machine: Machine, group: Group, chain: Chain) -> None:
         """Note their matrices."""
-        at, found, columns = group.at, self._in_flight(machine), group.warps.columns
+        at, found, warps = group.at, self._in_flight(machine), group.warps
+        columns, warpgroups = warps.columns, warps.warpgroups
         for group.at, issue, matrices in zip(chain.places, chain.issues, chain.tiles.products, strict=True):
             then = Issued.of(group, issue)
             for matrix in matrices:
                 address, nbytes, _ = matrix.read()
-                found.note(machine, group, address, columns, (matrix.low, matrix.high), nbytes, chain.tickets, then)
+                limits = matrix.low, matrix.high
+                found.note(machine, warpgroups, address, columns, limits, nbytes, chain.tickets, then)
         group.at = at
 
     def tile_read(
@@ -374,7 +376,8 @@ class AsyncReuse(Watcher):
         wgmma = machine.batch.wgmma
         if wgmma is not None and wgmma.starting is not None:
             then = found.issued(group, wgmma.starting)
-            found.note(machine, group, address, columns, limits, nbytes, wgmma.starting.tickets, then)
+            tickets = wgmma.starting.tickets
+            found.note(machine, group.warps.warpgroups, address, columns, limits, nbytes, tickets, then)
         if not travels(machine.launch.settings.checks) and found.shared.written(*limits):
             nobody = np.zeros(0, np.int64)
             found.shared.touch(machine, SharedAccess(group, READ, address, nbytes, columns, by=nobody))

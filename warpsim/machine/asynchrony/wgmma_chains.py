@@ -66,11 +66,3 @@ class Chain:
     tiles: Tiles
     tickets: Array
     followed: bool = False
-
-
-NO_ROWS = np.zeros(0, np.int64)
-
-
-def rows_read(issues: tuple[Issue, ...]) -> Array:
-    """The rows of all registers from which they read A."""
-    return np.concatenate([NO_ROWS, *(issue.rows_a for issue in issues)])

@@ -15,7 +15,7 @@ import numpy as np
 from warpsim.isa.spec import Scope
 from warpsim.isa.wgmma import STORAGE, columns, mma_float
 from warpsim.machine.asynchrony import wgmma
-from warpsim.machine.asynchrony.wgmma_chains import Chain, Tiles, rows_read
+from warpsim.machine.asynchrony.wgmma_chains import Chain, Tiles
 from warpsim.machine.binding.operand_slots import value_getter
 from warpsim.machine.binding.warp_steps import Accumulators, spread
 from warpsim.machine.machine import Machine
@@ -23,7 +23,7 @@ from warpsim.machine.plan import ATTEND, FunctionPlan, Issue, Step
 from warpsim.machine.selection import Warps
 from warpsim.machine.state.batch import Wgmma
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Affine, Array, Value
+from warpsim.machine.values import FLAT, Affine, Array, Value, as_array
 from warpsim.program.program import Instruction
 
 SIGNED = "imm_scale_a", "imm_scale_b"
@@ -118,13 +118,13 @@ class Links:
     ) -> None:
         self.places, self.instructions, self.steps = places, instructions, steps
         self.issues: tuple[Issue, ...] = tuple(plan.issues[id(i)] for i in instructions)
-        self.rows_a = rows_read(self.issues)
+        self.rows_a = np.concatenate([issue.rows_a for issue in self.issues])
         self.registers = frozenset().union(*(i.registers for i in instructions))
         first = instructions[0]
         named = [i.named for i in instructions]
         self.by_registers = "a" in first.named
         names = ("b_desc",) if self.by_registers else ("a_desc", "b_desc")
-        self.descriptors = [value_getter(plan, each[name], linear=True) for each in named for name in names]
+        self.descriptors = [slot for each in named for name in names for slot in each[name].registers]
         self.scales = [value_getter(plan, each["scale_d"]) for each in named]
         self.lefts = [[value_getter(plan, e) for e in each["a"].elements or ()] for each in named if self.by_registers]
         self.accumulators = Accumulators(first.operands[0])
@@ -214,7 +214,8 @@ class Links:
             hooks.wgmma_chain_started(machine, group, chain)
         keep: Array = np.empty((len(self.places), warps.n // 4, warps.m), np.uint8)
         for k, scale in enumerate(self.scales):
-            keep[k] = _spread(warps, scale(machine, group))[:, 0]
+            value = scale(machine, group)
+            keep[k] = value.item() if value.size == 1 else _spread(warps, value)[:, 0]
         lefts = [tuple([_spread(warps, get(machine, group)) for get in each]) for each in self.lefts]
         given = self.accumulators.read(machine, group)
         result = multiply(given, lefts, tiles.tables, machine.batch.shared.flat, warps.owners, keep)
@@ -234,12 +235,12 @@ class Links:
         """What the descriptors name; None if threads disagree."""
         warps, key = group.warps, list[object]()
         arrays: list[Array] = []
-        for get in self.descriptors:
-            value = get(machine, group)
-            if type(value) is Affine and value.uniform:
+        for slot in self.descriptors:
+            value = group.read(slot)
+            if type(value) is Affine and value.strides == FLAT:
                 key.append(value.base & _LOW)
                 continue
-            full = _spread(warps, value)
+            full = _spread(warps, as_array(value).view(np.uint64))
             if full.strides[1] and (full != full[:, :1]).any():
                 return None
             arrays.append(full[:, 0])
@@ -251,6 +252,6 @@ class Links:
             if len(self._tiles) >= KEPT:
                 self._tiles.clear()
             rest = iter(arrays)
-            bits = [np.array([[k]], np.uint64) if type(k) is int else next(rest).astype(np.uint64) for k in key]
+            bits = [np.array([[k]], np.uint64) if type(k) is int else next(rest) for k in key]
             found = self._tiles[whole] = Tiles.of(bits, self.shapes, n_columns, extent)
         return found
