@@ -7,9 +7,9 @@ import warpsim
 from ptx_text import module_head
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
-from warpsim.machine.memory.addresses import Address
+from warpsim.machine.memory.addresses import Address, Extent
 from warpsim.machine.values import Affine
-from warpsim.machine.watcher import Watcher
+from warpsim.machine.watcher import ATOMIC, READ, Watcher
 
 U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
 FIRST, SECOND = (Address(Affine.constant(at, U32)) for at in (0, 8))
@@ -101,6 +101,50 @@ class Told(Watcher):
     def mbarrier_arrived(self, machine, group, lanes, columns, places, phases):
         """Who, and where."""
         self.heard.append(("arrived", lanes.tolist(), places.tolist(), phases.tolist()))
+
+
+class Accesses(Watcher):
+    """Keeps what it is told of accesses."""
+
+    def __init__(self):
+        self.heard = []
+
+    def memory_accessed(self, machine, group, access):
+        """How, and where."""
+        self.heard.append((access.kind, access.space, access.place, access.nbytes, access.columns.reshape(-1).tolist()))
+
+    def variable_left(self, machine, group, within, place, nbytes, left):
+        """Which variable, and who."""
+        self.heard.append((within.name, np.unique(place).tolist(), nbytes, int(np.count_nonzero(left))))
+
+
+def test_one_thread_of_each_cta(stage):
+    """A thread of each CTA at one place: one access is told, and loops that wait look again only where something has changed."""
+    told = Accesses()
+    s = stage(32, 2, watcher=told)
+    port(s, 0).init("shared", SECOND, one(2))
+    told.heard.clear()
+    version = s.launch.memory.version
+    before = port(s, 3).update("shared", SECOND, mbarriers.arrive, one(1))
+    assert (mbarriers.pending(before).tolist(), before.shape) == ([[[[2, 2]]]], (1, 1, 1, 2))
+    assert s.launch.memory.version == version + 1
+    assert counts(s, 8) == [(1, 0), (1, 0)]
+    port(s, 3).update("shared", SECOND, mbarriers.expect, one(0))
+    assert s.launch.memory.version == version + 1
+    assert port(s, 3).look("shared", SECOND, one(0)).tolist() == [[[words(s, 8).tolist()]]]
+    assert told.heard == [(kind, "shared", 8, 8, [0, 1]) for kind in (ATOMIC, ATOMIC, READ)]
+
+
+def test_at_another_variable(stage):
+    """An address made from the variable before the object's."""
+    told = Accesses()
+    s = stage(32, watcher=told)
+    port(s, 0).init("shared", SECOND, one(2))
+    told.heard.clear()
+    beyond = Address(Affine.constant(0, U32), 8, within=Extent("shared", 0, 8, "other"))
+    port(s, 3).update("shared", beyond, mbarriers.arrive, one(1))
+    port(s, 3).look("shared", beyond, one(0))
+    assert [heard for heard in told.heard if heard[0] == "other"] == [("other", [8], 8, 1)] * 2
 
 
 def test_told_once(stage):
