@@ -76,12 +76,15 @@ class Footprint(Watcher):
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
         """Mark accesses of bulk copies."""
-        memory = machine.launch.memory
+        memory, marks = machine.launch.memory, self.read if access == READ else self.written
+        whole = memory.find(int(address.min()), int(address.max()) + nbytes) if address.size else None
+        if whole is not None:
+            mark(marks_of(marks, whole.start, whole), address - whole.start, nbytes)
+            return
         owner = memory.owners(address, nbytes)
         for index in np.unique(owner[owner >= 0]):
             allocation = memory.allocation(int(index))
-            marks = marks_of(self.read if access == READ else self.written, allocation.start, allocation)
-            mark(marks, address[owner == index] - allocation.start, nbytes)
+            mark(marks_of(marks, allocation.start, allocation), address[owner == index] - allocation.start, nbytes)
 
     # ---- what compiled regions report -----------------------------------------------------------------
 
