@@ -20,7 +20,7 @@ from warpsim.native.tiering import cost as costs
 from warpsim.native.tiering import eligibility as serving
 from warpsim.native.tiering.cost import Policy, account_of_product
 from warpsim.native.tiering.eligibility import _serves
-from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint
+from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Profile
 from warpsim.native.tiering.products import Bodies
 
 EVERYTHING = Options(alone=False, barriers=True)
@@ -71,6 +71,20 @@ def test_what_a_unit_may_do_no_longer(outcomes, options):
     else:
         assert entry.options == options
         assert entry.region is not None or not entry.formed
+
+
+def test_what_has_given_up_is_compiled_later():
+    """Each option that was dropped leaves a quarter of the time for other code of the place."""
+    account, entry = costs.Account(), EntryPoint(EVERYTHING)
+    account.interpreted = 1.0
+    profile = SimpleNamespace(account=account, estimate=lambda _: 2.0)
+    assert Profile.allows(profile, entry, 8.0)
+    entry.restrict(CONFLICT)
+    assert Profile.allows(profile, entry, 8.0)
+    entry.restrict(CONFLICT)
+    assert not Profile.allows(profile, entry, 8.0)
+    account.interpreted = 4.0
+    assert Profile.allows(profile, entry, 8.0)
 
 
 @pytest.mark.parametrize("spent", [[2.0] * 7 + [1.0], [1.0] + [9.0] * 7])

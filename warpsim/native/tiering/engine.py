@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 TAKEN = frozenset({"active", "report", "memory"})
 """The ports of instructions that a region may hold."""
 AGAIN = 8
+"""An entry point is checked again after a share of its visits: one in so many."""
 MOST_RESTING = 1024
 """So many places where groups rest are remembered."""
-"""An entry point is checked again after a share of its visits: one in so many."""
 
 
 class CompiledEngine:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from warpsim.native.tiering.records import Records
 
 FAILURES = 3
+DOUBT = 4
+"""By how much the share of time for compiling falls with each option that was dropped."""
 JOINED_THREADS = 1 << 20
 """Limits of several waves as one batch: threads side by side,"""
 JOINED_INSTRUCTIONS = 100_000_000
@@ -60,6 +62,8 @@ class EntryPoint:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.restricted = 0
+        """How many options were dropped, and code with them."""
         self.region: Region | None = None
         self.formed = False
         self.codes: dict[Signature, CompiledRegion | Waiting | None] = {}
@@ -124,6 +128,7 @@ class EntryPoint:
             self.region, self.formed = None, True
             return
         self.region, self.formed, self.failures, self.kept = None, False, 0, None
+        self.restricted += 1
         self.forget()
 
     def forget(self) -> None:
@@ -240,8 +245,8 @@ class Profile:
         return cost(min(self.size, MOST) if entry.region is None else entry.region.size, kept=bool(entry.kept))
 
     def allows(self, entry: EntryPoint, share: float) -> bool:
-        """Whether compiling an entry point stays within a share of the interpreted time."""
-        return self.account.allows(self.estimate(entry), share)
+        """Whether compiling an entry point stays within a share of the interpreted time: a smaller one for each option dropped."""
+        return self.account.allows(self.estimate(entry), share / DOUBT**entry.restricted)
 
     def waits(self, entry: EntryPoint) -> bool:
         """Whether a launch waits for an entry point's code: no other core can compile it meanwhile, and it pays."""
