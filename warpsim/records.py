@@ -1,8 +1,8 @@
 """Classes of attrs whose methods are made when they are first used.
 
 attrs compiles the methods of a class where it is declared, which takes half a millisecond: a process that starts declares 180
-classes, and makes objects of 60. An initialiser that only sets fields is made here. Everything else is as attrs has it. Commands that
-make no such objects start without attrs, a third sooner.
+classes, and makes objects of 60. Everything else is as attrs has it. Commands that make no such objects start without attrs, a third
+sooner.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
-from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 __all__ = ["cached_property", "changed", "define", "field", "frozen"]
@@ -19,7 +18,7 @@ __all__ = ["cached_property", "changed", "define", "field", "frozen"]
 class _Later:
     """A method, or a fact of the class, that takes its place when it is first asked for."""
 
-    def __init__(self, model: Callable[[], object]) -> None:
+    def __init__(self, model: Callable[[], type]) -> None:
         self._model = model
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -59,29 +58,20 @@ def _record(kind: str, given: type | None = None, *, eq: bool = True, repr: bool
     fields = [name for name, kind in kinds.items() if not kind.startswith("ClassVar")]
     models: dict[bool, type] = {}
 
-    def bare() -> dict[str, Any]:
-        declared = {*fields, "__annotations__", "__attrs_post_init__", "__module__", "__qualname__"}
-        found = {name: value for name, value in own.items() if name in declared}
-        return {name: value.made() if isinstance(value, _Field) else value for name, value in found.items()}
-
     def model(*, whole: bool) -> type:
         if whole not in models:
             import attrs
 
+            declared = {*fields, "__annotations__", "__attrs_post_init__", "__module__", "__qualname__"}
+            found = {name: value for name, value in own.items() if name in declared}
+            bare = {name: value.made() if isinstance(value, _Field) else value for name, value in found.items()}
             made = getattr(attrs, kind)(**options, eq=eq and whole, repr=repr and whole)
-            models[whole] = made(type(given)(given.__name__, given.__bases__, bare()))
+            models[whole] = made(type(given)(given.__name__, given.__bases__, bare))
         return models[whole]
 
     plain, whole = partial(model, whole=False), partial(model, whole=True)
-    setting = _CHANGED if not immutable else _FROZEN if slots else _FROZEN_WITHOUT_SLOTS
-
-    def initialised() -> object:
-        own_kinds = {name: kinds[name] for name in fields}
-        return (None if options.keys() - {"slots"} else _initialised(given, bare(), own_kinds, *setting)) or plain()
-
-    later: dict[Callable[[], object], list[str]] = {
-        initialised: ["__init__"],
-        plain: ["__attrs_attrs__", "__match_args__"]
+    later: dict[Callable[[], type], list[str]] = {
+        plain: ["__init__", "__attrs_attrs__", "__match_args__"]
         + ["__getstate__", "__setstate__"] * slots
         + ["__replace__"] * (sys.version_info >= (3, 13)),
         whole: ["__repr__"] * repr + ["__eq__", "__ne__"] * eq + ["__hash__"] * (eq and immutable),
@@ -98,55 +88,6 @@ def _record(kind: str, given: type | None = None, *, eq: bool = True, repr: bool
         weak = any(hasattr(base, "__weakref__") for base in given.__bases__)
         body["__slots__"] = fields if weak else [*fields, "__weakref__"]
     return type(given)(given.__name__, given.__bases__, body)
-
-
-_CHANGED = "", "self.{} = {}"
-_FROZEN = "_set = _bind(self)", "_set('{}', {})"
-_FROZEN_WITHOUT_SLOTS = "_own = self.__dict__", "_own['{}'] = {}"
-"""How an initialiser begins, and sets a field."""
-
-
-def _initialised(
-    given: type, bare: dict[str, object], kinds: dict[str, str], begin: str, setting: str
-) -> SimpleNamespace | None:
-    """What has the ``__init__`` of a class, made in a quarter of the time that attrs takes; None where that has more to do than to
-    set fields of the class itself."""
-    import attrs
-
-    of_attrs = type(attrs.field())
-    values = {name: bare.get(name, attrs.NOTHING) for name in kinds}
-    described = [value for value in values.values() if isinstance(value, of_attrs)]
-    if any("__attrs_attrs__" in vars(base) for base in given.__mro__[1:]) or any(map(_is_more, described)):
-        return None
-    names: dict[str, object] = {"_NOTHING": attrs.NOTHING, "_bind": object.__setattr__.__get__}
-    names["__name__"] = given.__module__
-    heads, lines = ["self"], [begin]
-    for name, value in values.items():
-        default, asked = (value._default, value.init) if isinstance(value, of_attrs) else (value, True)
-        word, kept, made = name.lstrip("_"), f"_{name}_default", isinstance(default, attrs.Factory)  # type: ignore[arg-type]
-        names[kept] = default.factory if made else default  # type: ignore[union-attr]
-        if asked:
-            heads.append(word + ("=_NOTHING" if made else f"={kept}" if default is not attrs.NOTHING else ""))
-            lines.append(setting.format(name, f"{kept}() if {word} is _NOTHING else {word}" if made else word))
-        elif default is not attrs.NOTHING:
-            lines.append(setting.format(name, f"{kept}()" if made else kept))
-    lines += ["self.__attrs_post_init__()"] * hasattr(given, "__attrs_post_init__")
-    exec(f"def __init__({', '.join(heads)}):\n " + "\n ".join(filter(None, [*lines, "return"])), names)
-    method = names["__init__"]
-    assert isinstance(method, FunctionType)
-    words = {name.lstrip("_"): kind for name, kind in kinds.items()}
-    method.__annotations__ = {word: words[word] for word in method.__code__.co_varnames[1 : len(heads)]}
-    method.__annotations__["return"] = None
-    method.__qualname__ = f"{given.__qualname__}.__init__"
-    return SimpleNamespace(__init__=method)
-
-
-def _is_more(field: object) -> bool:
-    """Whether a field is more than a value or a default."""
-    others = "_validator", "converter", "kw_only", "alias", "on_setattr"
-    return any(getattr(field, other, None) for other in others) or getattr(
-        getattr(field, "_default", None), "takes_self", False
-    )
 
 
 T = TypeVar("T")

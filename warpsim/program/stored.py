@@ -270,8 +270,7 @@ class _Writer(pickle.Pickler):
 
 @functools.cache
 def _fields(record: Hashable) -> Callable[[object], tuple[object, ...]]:
-    code = record.__init__.__code__  # type: ignore[misc]  # attrs.fields would have the whole class made
-    return attrgetter(*code.co_varnames[1 : code.co_argcount])
+    return attrgetter(*[field.name for field in attrs.fields(record) if field.init])  # type: ignore[arg-type]
 
 
 class _Reader(pickle.Unpickler):
