@@ -114,14 +114,18 @@ uint64_t answer(int at, uint64_t caller, const uint64_t *words) {
 
 
 def test_entry_points(tmp_path):
-    """Each passes on its number, and sixteen words of registers and of the stack in their order."""
+    """Each passes on its number, and sixteen words of registers and of the stack in their order; debuggers find its caller."""
     (tmp_path / "functions.h").write_text("FUNCTION first\nFUNCTION second\n")
     (tmp_path / "answer.c").write_text(ANSWER)
     words = '-DLIBRARY="any"', '-DCALLS="functions.h"', f"-I{tmp_path}"
     library._object(tmp_path, "entries", "entries.S", *words)
     parts = [str(tmp_path / name) for name in ("answer.c", "entries.o")]
     library._run("-shared", "-fPIC", *parts, "-o", str(tmp_path / "any.so"))
-    second = ctypes.CDLL(str(tmp_path / "any.so")).second
+    first, second = (ctypes.CDLL(str(tmp_path / "any.so"))[name] for name in ("first", "second"))
+    described = ctypes.CDLL("libgcc_s.so.1")._Unwind_FindEnclosingFunction
+    described.restype = ctypes.c_void_p
+    places = [ctypes.cast(each, ctypes.c_void_p).value for each in (first, second)]
+    assert [described(ctypes.c_void_p(place + 1)) for place in places] == [places[0]] * 2
     second.restype, given = ctypes.c_uint64, [2**64 - 7**k for k in range(16)]
 
     assert (

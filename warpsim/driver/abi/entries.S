@@ -35,10 +35,10 @@ SHARED names
     .balign 16
 SHARED stubs
     .set number, 0
+    .cfi_startproc
 #include CALLS
 
 entry:
-    .cfi_startproc
 #if defined __x86_64__
     pushq %rbp
     .cfi_def_cfa_offset 16
@@ -62,6 +62,7 @@ entry:
     call answer
     leave
     .cfi_def_cfa %rsp, 8
+    .cfi_restore %rbp
     ret
 #else
     stp x29, x30, [sp, #-144]!
@@ -87,6 +88,9 @@ entry:
     add x2, sp, #16
     bl answer
     ldp x29, x30, [sp], #144
+    .cfi_def_cfa sp, 0
+    .cfi_restore x29
+    .cfi_restore x30
     ret
 #endif
     .cfi_endproc
