@@ -271,6 +271,8 @@ BLOCKS = """.version 8.0
         ("mov.b32 %r1, %r2;", "mov.b32 %r1, %v1;", False),
         ("{ .reg .b32 t; bar.sync 15; }", "{ .reg .b32 t; bar.sync 16; }", False),
         ("{ @%p1 bra later; }\n\tlater:", "{ @%p2 bra later; }", True),
+        ("here:", "here:", False),
+        ("here:", "own:", False),
         (
             "{ .reg .pred q; setp.eq.b32 q, %r1, %r2;\n\t@q mov.b32 %r3, %r4; @!q mov.b32 %r5, %r6; }",
             "{ .reg .pred q; setp.eq.b32 q, %long, %r2;\n\t@q mov.b32 %r3, %r4; @!q mov.b32 %r3, %long; }",
@@ -283,6 +285,11 @@ BLOCKS = """.version 8.0
         ),
         ("add.cc.u32 %r1, %r2, %r3; addc.u32 %r4, %r5, 0;", "add.cc.u32 %r1, %r6, %r3; addc.u32 %r8, %long, 0;", True),
         ("{ .reg .b32 %_2; mov.b32 %_2, %r1; }", "{ .reg .b32 %_2; mov.b32 %_2, %long; }", True),
+        (
+            "{ .reg .v2 .b32 u; .reg .b32 t; mov.b32 t, %r1; }",
+            "{ .reg .v2 .b32 u; .reg .b32 t; mov.b32 t, %long; }",
+            True,
+        ),
     ],
 )
 def test_blocks_that_look_alike(first, second, legal):
@@ -330,6 +337,10 @@ $L__info_string1:
     [
         ("", "", True),
         ("\n\t", "\n", True),
+        ("{\n$L__info", "{ $L__info", True),
+        ("\n$L__info_string0:", "$L__info_string0:\n$L__info_string0:", False),
+        ("\t.loc 1 10 3", "\t.loc 3 30 7\n\t.loc 1 10 3", True),
+        ("\tret;", "\t.loc 3 30 7\n\tmov.u32 %r3, 4;\n\tret;", True),
         ("inlined_at 2 20 5", "inlined_at 2 20 6", False),
         ("$L__info_string1,", "$L__info_string2,", False),
         ("95,90,255", "95,90,256", False),

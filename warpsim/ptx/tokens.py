@@ -38,13 +38,13 @@ LIST = re.compile(rf"\{{(?:{IN_BRACES}|{NAMES})", FLAGS)
 SYMBOL = r"(?:[a-zA-Z_$][a-zA-Z0-9_$]*|\.debug_[a-z]+)"
 BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 SECTION = rf"""
-    \.section[ \t]+\.debug_[a-z]+[ \t\n]*\{{(?:[ \t]*(?:(?:
+    \.section[ \t]+\.debug_[a-z]+[ \t\n]*\{{(?=[ \t]*(?://[^\n]*)?\n)(?:[ \t]*(?:(?:
         \.b8[ \t]+{BYTE}(?:,{BYTE})*(?![0-9a-zA-Z])
       | \.b(?:32|64)[ \t]+(?:0|[1-9][0-9]{{0,8}}|{SYMBOL}(?:[-+](?:[0-9]+|{SYMBOL}))*)(?![0-9a-zA-Z])
       | [a-zA-Z_$][a-zA-Z0-9_$]*:
     )[ \t]*)?(?://[^\n]*)?\n)*[ \t]*\}}
 """
-"""What compilers write for debuggers: a statement a line, of numbers that fit."""
+"""What compilers write for debuggers: a statement a line, from the second on, of numbers that fit."""
 
 
 SOURCES = ".nv_intermediate_source_section"
