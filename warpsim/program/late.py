@@ -266,7 +266,7 @@ def _pieces_of(node: Written, kinds: Mapping[str, str], checker: Checker) -> tup
     nodes = _instructions(Parser("", "", matching.is_name).statements(text, 1))
     code = [made for each in nodes if (made := one.check(each, inner, ())) is not None]
     plain = "%_" not in node.text and all(isinstance(each, Register) for each in inner.symbols.values())
-    if not plain or problems.findings or len(code) < len(group.kinds) or len(builder.registers) > total:
+    if not plain or problems.findings or len(builder.registers) > total:
         return ()
     lines = text.split("\n")
     return tuple([_piece(made, lines, total) for made in code])
