@@ -221,7 +221,7 @@ typedef unsigned long long ptr;
 int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuCtxDestroy_v2(void *), cuCtxSynchronize(void);
 int cuCtxPushCurrent_v2(void *), cuCtxPopCurrent_v2(void **), cuCtxGetCurrent(void **), cuCtxSetCurrent(void *);
 int cuMemAlloc_v2(ptr *, size_t), cuMemFree_v2(ptr), cuMemcpyDtoH_v2(void *, ptr, size_t), cuMemsetD32_v2(ptr, int, size_t);
-int cuGetErrorName(int, const char **);
+int cuGetErrorName(int, const char **), cuDevicePrimaryCtxGetState(int, unsigned *, int *);
 static void *context;
 static ptr memory;
 static int begin(void)
@@ -234,6 +234,11 @@ static void call(const char *who)
     const char *name = "";
     int word = 0, status = cuCtxGetCurrent(&before) | cuCtxPushCurrent_v2((void *)64) | cuCtxGetCurrent(&now) |
                            cuCtxPopCurrent_v2(&last) | cuCtxSynchronize() | cuGetErrorName(4, &name);
+    void *none = &none;
+    unsigned flags = 9;
+    int active = 9;
+    status |= cuCtxSetCurrent(0) | cuCtxGetCurrent(&none) | cuCtxSetCurrent(before) | (none != 0);
+    status |= cuDevicePrimaryCtxGetState(0, &flags, &active) | flags | active;
     int copied = cuMemcpyDtoH_v2(&word, memory, 4), freed = cuMemFree_v2(memory), destroyed = cuCtxDestroy_v2(context);
     printf("%s: %d %d %d %s; copy %d %d, free %d, destroy %d\\n", who, status, before == context, now == last, name, copied, word,
            freed, destroyed);

@@ -83,10 +83,12 @@ static u late(const char *name, const u *arguments)
                                        "StreamWaitEvent",       "cudaGetLastError", "cudaPeekAtLastError"};
     static __thread u contexts[64];
     static __thread size_t top;
+    static __thread int begun;
     const int zero = 0;
     const char *error = "CUDA_ERROR_DEINITIALIZED";
-    if (!*contexts)
+    if (!begun)
         *contexts = table[CURRENT];
+    begun = 1;
     if (!strncmp(name, "cuCtxPushCurrent", 16) && top + 1 < sizeof contexts / sizeof *contexts) {
         contexts[++top] = arguments[0];
         return 0;
