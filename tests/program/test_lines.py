@@ -338,6 +338,7 @@ $L__info_string1:
         ("", "", True),
         ("\n\t", "\n", True),
         ("{\n$L__info", "{ $L__info", True),
+        ("\n$L__info", "\n \t$L__info", True),
         ("\n$L__info_string0:", "$L__info_string0:\n$L__info_string0:", False),
         ("\t.loc 1 10 3", "\t.loc 3 30 7\n\t.loc 1 10 3", True),
         ("\tret;", "\t.loc 3 30 7\n\tmov.u32 %r3, 4;\n\tret;", True),
