@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -31,6 +32,8 @@ theirs = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 1)
 where = ctypes.cast(theirs, ctypes.c_void_p)
 __pyx_capi__ = {name: new(where, None, None) for name in ("_cudaFree", "cudaMalloc", "_cudaOther", "free")}
 """
+STACK, EXECUTABLE = 0x6474E551, 1
+"""A program header of ELF that is about the stack, and its flag."""
 TAKES = """
 import ctypes
 import cuda.bindings._internal.runtime as runtime
@@ -104,12 +107,16 @@ def built(folder, name):
 
 ANSWER = """
 #include <stdint.h>
+static uint64_t last;
+uint64_t second(uint64_t);
 uint64_t answer(int at, uint64_t caller, const uint64_t *words) {
     uint64_t found = at;
     for (int i = 0; i < 16; i++)
         found = 3 * found + words[i];
+    last = caller;
     return found;
 }
+uint64_t behind(void) { second(0); return last - (uint64_t)(uintptr_t)behind; }
 """
 
 
@@ -120,8 +127,9 @@ def test_entry_points(tmp_path):
     words = '-DLIBRARY="any"', '-DCALLS="functions.h"', f"-I{tmp_path}"
     library._object(tmp_path, "entries", "entries.S", *words)
     parts = [str(tmp_path / name) for name in ("answer.c", "entries.o")]
-    library._run("-shared", "-fPIC", *parts, "-o", str(tmp_path / "any.so"))
-    first, second = (ctypes.CDLL(str(tmp_path / "any.so"))[name] for name in ("first", "second"))
+    library._run("-O0", "-shared", "-fPIC", *parts, "-o", str(tmp_path / "any.so"))
+    first, second, behind = (ctypes.CDLL(str(tmp_path / "any.so"))[name] for name in ("first", "second", "behind"))
+    assert 0 < behind() < 256  # it is called from there
     described = ctypes.CDLL("libgcc_s.so.1")._Unwind_FindEnclosingFunction
     described.restype = ctypes.c_void_p
     places = [ctypes.cast(each, ctypes.c_void_p).value for each in (first, second)]
@@ -143,6 +151,19 @@ def runtime(tmp_path_factory):
 def driver(tmp_path_factory):
     """Our driver's library."""
     return built(tmp_path_factory.mktemp("driver"), "libcuda.so.1")
+
+
+def test_what_a_library_is(runtime):
+    """It has the functions that take structures, a version of its name, and no stack that can be executed."""
+    versioned, loaded = ctypes.CDLL(None).dlvsym, ctypes.CDLL(str(runtime))
+    versioned.restype = ctypes.c_void_p
+    handle, data = ctypes.c_void_p(loaded._handle), runtime.read_bytes()
+    first, size, count = struct.unpack_from("<Q14xHH", data, 32)
+    segments = [struct.unpack_from("<II", data, first + size * number) for number in range(count)]
+
+    assert all(versioned(handle, name, runtime.name.encode()) for name in (b"cudaFree", b"cudaMemset3D"))
+    assert not any(hasattr(loaded, name) for name in ("answer", "table"))
+    assert [flags & EXECUTABLE for kind, flags in segments if kind == STACK] == [0]
 
 
 @pytest.mark.long
