@@ -15,7 +15,7 @@ import pytest
 from warpsim import records
 
 
-def declared(decorate):
+def declared(decorate, field):
     """A class and one that inherits from it, each with one of everything that the package uses."""
 
     @decorate
@@ -24,11 +24,11 @@ def declared(decorate):
 
         kinds: ClassVar = ("a", "b")
         x: int
-        hidden: str = attrs.field(default="h", eq=False, repr=False)
-        parts: list[int] = attrs.field(factory=list)
+        hidden: str = field(default="h", eq=False, repr=False)
+        parts: list[int] = field(factory=list)
         _own: int = 5
-        counted: int = attrs.field(init=False, default=3)
-        noted: list[int] = attrs.field(init=False, factory=list, repr=False)
+        counted: int = field(init=False, default=3)
+        noted: list[int] = field(init=False, factory=list, repr=False)
 
         def __attrs_post_init__(self):
             self.parts.append(self.x)
@@ -41,7 +41,7 @@ def declared(decorate):
     class Derived(Base):
         """A derived one."""
 
-        y: int = attrs.field(default=4, kw_only=True)
+        y: int = field(default=4, kw_only=True)
 
         def __str__(self):
             return f"derived {self.x}"
@@ -86,8 +86,8 @@ def facts(cls):
 @pytest.mark.parametrize("kind", ["frozen", "define"])
 def test_like_attrs(kind, options):
     """A record answers as the same class of attrs does, whichever method is used first."""
-    expected = declared(getattr(attrs, kind)(**options))
-    made = declared(getattr(records, kind)(**options))
+    expected = declared(getattr(attrs, kind)(**options), attrs.field)
+    made = declared(getattr(records, kind)(**options), records.field)
 
     if options.get("repr", True):
         assert [list(facts(cls)) for cls in expected] == [list(facts(cls)) for cls in made]
