@@ -11,7 +11,7 @@ import warpsim
 from ptx_text import module_head
 
 DYNAMIC = 200 << 10
-HEADER = module_head("sm_90a", "8.6") + ".extern .shared .align 8 .b8 dynamic[]; .visible .entry k(.param .u64 p) {\n"
+HEADER = module_head("sm_90a", "8.6") + ".extern .shared .align 8 .b8 dynamic[]; .visible .entry k(.param .u64 p)\n{\n"
 REGISTERS = ".reg .b32 %r<64>; .reg .pred %p; .reg .b64 %rd<8>; ld.param.u64 %rd0, [p]; mov.u32 %r1, %tid.x;\n"
 COLUMN = "mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd2, %rd0; mov.u32 %r4, dynamic; mad.lo.u32 %r5, %r1, 4, %r4;\n"
 FACTOR, SLACK = 4, 2.4
@@ -47,9 +47,19 @@ def jumps(count):
     )
 
 
+def block(count):
+    """Instructions in one block."""
+    return "{\n" + "add.u32 %r2, %r2, %r1;\n" * count + "}\n"
+
+
+def line(count):
+    """Instructions on one line of a block."""
+    return block(count).replace("\n", " ") + "\n"
+
+
 def seconds(code, checks):
     """CPU time to load and launch it for the first time: a number in the text keeps what was read before out of it."""
-    text = f"{HEADER}{REGISTERS}{code} ret; }} // {next(NUMBERS)}"
+    text = f"{HEADER}{REGISTERS}{code} ret;\n}}\n// {next(NUMBERS)}"
     x = np.zeros(1 << 16, np.uint32)
     gc.collect()
     gc.freeze()  # what earlier tests left is no work for the garbage collector here
@@ -66,6 +76,8 @@ def seconds(code, checks):
     (unwritten, 250, "default"),
     (raced, 400, "all"),
     (jumps, 500, "default"),
+    (block, 3000, "default"),
+    (line, 2000, "default"),
 ])  # fmt: skip
 def test_proportion(code, few, checks):
     """The factor is that of the lengths, with some slack for what a small one has in the cache."""

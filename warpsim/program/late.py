@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
@@ -60,7 +61,9 @@ class Late:
         self.checker, self.builder, self.scope = checker, checker.builder, scope
         self.texts, self.statements, self.kinds, self.begin = read.texts, read.statements, read.kinds, begin
         self.names: list[str] = []
-        """Those of the line at hand that begin with a percent sign."""
+        """Those of the line or group at hand that begin with a percent sign."""
+        self.widths: list[int] = []
+        """Of a group, how long those until each are together."""
         self.registers: dict[str, Register] = {}
         """Those of the lines until the one at hand."""
         self.known: dict[str, Operand] = {}
@@ -121,7 +124,7 @@ class Late:
                     parsed = [] if pieces else self._parsed(node)
                 if pieces:
                     statement, line, column, first, end = pieces[at]
-                    column += sum(map(len, self.names[first:end]))
+                    column += self.widths[end] - self.widths[first]
                     yield self._instruction(statement, places, node.line + line, column)
                     continue
                 node = parsed[at]
@@ -138,6 +141,7 @@ class Late:
         if not group.pieces:
             group.pieces.append(_pieces_of(node, self.kinds, self.checker))
         self.names = NAME.findall(node.text)
+        self.widths = _widths(self.names)
         for name in _declared(group) if group.pieces[0] else ():
             register = scope.symbols[name]
             assert isinstance(register, Register)
@@ -268,17 +272,22 @@ def _pieces_of(node: Written, kinds: Mapping[str, str], checker: Checker) -> tup
     plain = "%_" not in node.text and all(isinstance(each, Register) for each in inner.symbols.values())
     if not plain or problems.findings or len(builder.registers) > total:
         return ()
-    lines = text.split("\n")
-    return tuple([_piece(made, lines, total) for made in code])
+    begins = [0, *(match.end() for match in re.finditer("\n", text))]
+    names = list(NAME.finditer(text))
+    ends, widths = [match.end() for match in names], _widths([match[0] for match in names])
+    pieces = []
+    for made in code:
+        _, line, column, _ = made.span
+        begin = begins[line - 1]
+        first, end = bisect(ends, begin), bisect(ends, begin + column - 1)
+        statement = Statement(Shape(made, 0, tuple([hole_of(o, total) for o in made.operands])), ())
+        pieces.append(Piece(statement, line - 1, column - widths[end] + widths[first], first, end))
+    return tuple(pieces)
 
 
-def _piece(made: Instruction, lines: list[str], names: int) -> Piece:
-    """An instruction of a group, of which these are the lines and which has so many names."""
-    _, line, column, _ = made.span
-    first = sum(len(NAME.findall(each)) for each in lines[: line - 1])
-    before = NAME.findall(lines[line - 1][: column - 1])
-    shape = Shape(made, 0, tuple([hole_of(o, names) for o in made.operands]))
-    return Piece(Statement(shape, ()), line - 1, column - sum(map(len, before)), first, first + len(before))
+def _widths(names: Sequence[str]) -> list[int]:
+    """How long names are together, until each of them and all."""
+    return list(itertools.accumulate(map(len, names), initial=0))
 
 
 def _checked(checker: Checker, numbers: range) -> list[Instruction]:
