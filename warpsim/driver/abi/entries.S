@@ -104,5 +104,5 @@ SHARED count
     .bss
     .balign 8
 SHARED table
-    .skip 8 * (6 + number)
+    .skip 8 * (6 + number) /* the fields that shim.c names, and a slot for each entry point */
     .section .note.GNU-stack, "", %progbits

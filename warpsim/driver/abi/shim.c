@@ -22,6 +22,7 @@ enum {
     FILL,      /* and the function that fills the slot with a number */
     FIRST
 };
+_Static_assert(FIRST == 6, "entries.S has room for six");
 #pragma GCC visibility push(hidden)
 extern u table[];                              /* these, and a slot for each entry point */
 extern const char names[], stubs[], library_name[]; /* the names, one behind the other; the entry points, each of 16 bytes */
