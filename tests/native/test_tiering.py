@@ -339,6 +339,17 @@ def test_a_launch_pauses_for_the_thread(monkeypatch, seconds, most):
     assert min(most, 2) <= len(pauses) <= most
 
 
+def test_a_job_that_fails(monkeypatch):
+    """Is told of, and those behind it are run: otherwise launches would pause for ever."""
+    told, done, jobs = [], [], CompileQueue()
+    monkeypatch.setattr(threading, "excepthook", lambda problem: told.append(problem.exc_type))
+    jobs.submit([].pop)
+    jobs.submit(lambda: done.append("second"))
+    assert jobs.wait(10)
+    jobs.stop()
+    assert (told, done) == ([IndexError], ["second"])
+
+
 MULTIPLIES = """.version 8.0
 .target sm_80
 .address_size 64

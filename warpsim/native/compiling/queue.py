@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import collections
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -88,6 +89,8 @@ class CompileQueue:
             try:
                 with self._working:
                     job()
+            except Exception:  # it is told of, and the others are run
+                threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
             finally:
                 del job
                 with self._change:
