@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 
-PAUSE, EVERY = 5e-4, 1e-3
-"""Seconds that a launch pauses for the thread, and between two pauses."""
+PAUSE, TIMES = 5e-4, 2
+"""Seconds of a launch's pause for the thread, and for how many times as long as a pause lasted the launch then goes on."""
 
 
 class CompileQueue:
@@ -53,10 +53,13 @@ class CompileQueue:
 
     def let_run(self) -> None:
         """Pause where a launch goes on, if it is time. NumPy releases Python's lock for a moment in many calls: whenever it does, a
-        thread that waits for the lock begins anew to wait, and may never ask for it."""
-        if time.perf_counter() >= self._pause:
+        thread that waits for the lock begins anew to wait, and may never ask for it. A pause may last
+        longer than asked for: on a coarse timer, or until the thread gives the lock back."""
+        began = time.perf_counter()
+        if began >= self._pause:
             time.sleep(PAUSE)
-            self._pause = time.perf_counter() + EVERY
+            ended = time.perf_counter()
+            self._pause = ended + TIMES * (ended - began)
 
     def wait(self, seconds: float) -> bool:
         """Wait until the queue is empty; False after a timeout."""
