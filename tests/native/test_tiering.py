@@ -325,6 +325,28 @@ def test_the_pace_of_the_interpreter(monkeypatch):
     assert other - costs.LAUNCH == pytest.approx(3 * (one - costs.LAUNCH))
 
 
+def test_the_pace_of_many_launches(monkeypatch):
+    """Visits that a later launch accounts for, and launches of other threads, do not make the interpreter look faster."""
+    monkeypatch.setattr(costs.Account, "allows", lambda *_: False)
+    now = itertools.count(0.0, 0.004)
+    monkeypatch.setattr("warpsim.native.tiering.engine.spent", now.__next__)
+    module, paces = warpsim.load(PTX.replace("SALT", "19")), []
+    for _ in range(40):
+        launch(module, "auto", 19)
+        paces.append(native(module).pace)
+    assert min(paces) == pytest.approx(paces[0], rel=0.15)
+    assert 0.3 < paces[0] < 1.0
+
+    def over(self):
+        native(module).account.interpreted += 1.0
+        ends(self)
+
+    ends = CompiledEngine.over
+    monkeypatch.setattr(CompiledEngine, "over", over)
+    launch(module, "auto", 19)
+    assert native(module).pace == pytest.approx(paces[-1], rel=0.15)
+
+
 @pytest.mark.parametrize("pause", [0.0005, 0.016])
 def test_a_launch_pauses_for_the_thread(monkeypatch, pause):
     """And goes on for twice as long, however long the system lets it sleep."""

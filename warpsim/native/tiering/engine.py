@@ -73,8 +73,7 @@ class CompiledEngine:
         """By block, step and threads, an entry point that is not checked at every visit, and whose it is."""
         self._calls: Calls | None = None
         self._queue = compile_queue()
-        self._began, self._estimated = spent(), 0.0
-        """When the launch began, and less what was on its accounts then."""
+        self._began = spent()
 
     @property
     def compiling(self) -> float:
@@ -96,7 +95,6 @@ class CompiledEngine:
                 )
             found = self._profiles[key] = kept
             found.account.launches += 1 + self._keeps  # what a session runs, it runs again
-            self._estimated -= found.account.interpreted
         return found
 
     @property
@@ -264,13 +262,11 @@ class CompiledEngine:
         asked = self._budget.worth()
         if asked:
             enqueue(asked)
-        profiles = self._profiles.values()
         took = spent() - self._began
-        estimated = self._estimated + sum(profile.account.interpreted for profile in profiles)
-        for profile in profiles:
+        for profile in self._profiles.values():
             profile.account.keep()
             if not self._budget.compiling:
-                profile.told(took, estimated)
+                profile.told(took, self._budget.interpreted)
         self.bodies.over()
 
     # ---- what pays --------------------------------------------------------------------------------
@@ -280,7 +276,7 @@ class CompiledEngine:
         times = entry.visits - entry.last_check
         one = self._budget.interpret(group, profile, times)
         if place == self._begin:
-            profile.account.interpreted += LAUNCH * times
+            self._budget.account(profile, LAUNCH * times)
         entry.last_check = entry.visits
         if entry.pending:
             return False
