@@ -1,8 +1,10 @@
 """Counts of a launch by line, held against counting one lane after the other."""
 
+import gc
 import json
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import attrs
@@ -383,3 +385,24 @@ def test_costs_nothing_unasked():
         "False",
         "False",
     ]
+
+
+class Batch(warpsim.Watcher):
+    """Knows the threads of a batch as long as somebody keeps them."""
+
+    def batch_began(self, machine):
+        """Notes them."""
+        self.threads = weakref.ref(machine.batch.shape)
+
+
+def test_threads_of_large_batches_are_not_kept():
+    """Not even for the costs of what few of them access."""
+    text = f"""{HEAD}
+.visible .entry k() {{ .reg .b32 %r<3>; .reg .pred %p; .shared .b32 s; mov.u32 %r1, %tid.x; setp.ne.u32 %p, %r1, 0; @%p bra L;
+st.shared.u32 [s], %r1; L: ret; }}"""
+    batch = Batch()
+
+    warpsim.load(text)["k"]((64,), (1024,), (), engine="interpreter", profile=True, watchers=[batch])
+
+    gc.collect()
+    assert batch.threads() is None

@@ -149,8 +149,8 @@ class Cost:
 
 @lru_cache(maxsize=1)
 def known_costs() -> dict[tuple[object, ...], tuple[Selection, Cost]]:
-    """The process-wide table of costs of accesses by at most `COMPARED` lanes by what decides them; with the threads, whose identity
-    is part of that."""
+    """The process-wide table of costs of accesses in batches of at most `COMPARED` threads by what decides them; with the threads, whose
+    identity is part of that."""
     return {}
 
 
@@ -197,7 +197,7 @@ class Profiler(Watcher):
         self._guard: tuple[Entry, int] | None = None
         self._reached: dict[str, Array] = {}
         self._costs: dict[tuple[object, ...], tuple[Selection, Cost]] = {}
-        """The same of more lanes: their threads are not kept beyond the launch."""
+        """The same in larger batches, which are not kept beyond the launch."""
 
     def _entry(self, instruction: Instruction) -> Entry:
         found = self._entries.get(id(instruction))
@@ -333,7 +333,7 @@ class Profiler(Watcher):
         """What an access costs; the same if all addresses are as many lines further."""
         at, active, selection = access.at, access.active, group.selection
         many = selection.n > COMPARED and not (type(at) is Affine and active is None)
-        costs = self._costs if selection.n > COMPARED else known_costs()
+        costs = self._costs if selection.batch_shape.n > COMPARED else known_costs()
         key: tuple[object, ...] = ()
         if not many:
             if type(at) is Affine:
