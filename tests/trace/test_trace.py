@@ -275,6 +275,18 @@ def test_marks_in_parts(monkeypatch, most):
     assert len(whole) > 10
 
 
+def test_the_same_each_time():
+    """A page lists source files in the order of lines, not in one that each process makes up."""
+    body = "".join(f".loc {k} 1 0\nadd.u32 %r1, %r1, 1;\n" for k in range(1, 9))
+    files = "".join(f'.file {k} "source{k}.cu"\n' for k in range(1, 9))
+    text = f"{module_head('sm_80')}\n{files}.visible .entry k() {{\n.reg .b32 %r<2>;\nmov.u32 %r1, 0;\n{body}ret; }}"
+    tracer = Tracer()
+
+    warpsim.load(text)["k"]((1,), (32,), (), watchers=[tracer])
+
+    assert list(tracer.trace().record()["sources"]) == [f"source{k}.cu" for k in range(1, 9)]
+
+
 def test_any_batch_size():
     """CTAs that run one after the other give the same waits, and the same accesses of each."""
     waits, marks = [], []

@@ -120,7 +120,7 @@ class Trace:
                         line.number: line.counts.executions for line in profile.by_source() if line.file == file
                     },
                 }
-                for file in {line.source[0] for line in profile.lines if line.source}
+                for file in dict.fromkeys(line.source[0] for line in profile.lines if line.source)
             },
         }
 
