@@ -1,6 +1,7 @@
 """What a trace records, and its page."""
 
 import json
+import random
 import re
 import subprocess
 import sys
@@ -273,6 +274,34 @@ def test_marks_in_parts(monkeypatch, most):
         assert [mark[:1] + mark[2:] for mark in marks] == [mark[:1] + mark[2:] for mark in whole[:most]]
     assert found[0] == found[1] == found[2]
     assert len(whole) > 10
+
+
+@pytest.mark.parametrize("together", [0, 7, 1 << 18])
+def test_marks_one_access_after_the_other(monkeypatch, together):
+    """An access goes on with the mark of the last one to the same place, if that is at most 4 steps back."""
+    draw = random.Random(3)
+    lines = {None: "mov.u32 %v, 1;"}
+    for block in (0, 2):
+        lines[block, 0] = f"ld.shared.u32 %v, [tile+{16 * block}];"
+        lines[block, 1] = f"st.shared.u32 [tile+{16 * block}], 1;"
+    accesses = [draw.choice([None, None, *lines]) for _ in range(150)]
+    body = "\n".join(lines[access] for access in accesses)
+    text = f"{HEAD}\n.visible .entry k() {{ .reg .b32 %v; .shared .align 16 .b8 tile[64];\n{body}\nret; }}"
+    monkeypatch.setattr(recorder, "TOGETHER", together)
+    monkeypatch.setattr(recorder, "MOST", 20)
+    tracer = Tracer()
+
+    warpsim.load(text)["k"]((1,), (1,), (), watchers=[tracer], checks="none")
+
+    marks, last = [], {}
+    for step, access in enumerate(accesses):
+        if access is not None and step - last.get(access, [0, -5])[1] > 4:
+            last[access] = [step, step, 0, access[0], access[0], access[1]]
+            marks.append(last[access])
+        elif access is not None:
+            last[access][1] = step
+    assert len(marks) > 20
+    assert list(tracer.trace().marks) == [tuple(mark) for mark in marks[:20]]
 
 
 def test_the_same_each_time():
