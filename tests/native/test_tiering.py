@@ -122,6 +122,25 @@ def test_where_a_unit_is_left():
     assert sum(entry.visits for entry in native(module).entries.values()) - visits < 10
 
 
+PARTING = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<4>; .reg .b64 %d<3>; .reg .pred %q;
+ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mul.lo.u32 %r2, %r1, 2654435761; shr.u32 %r2, %r2, 25; mov.u32 %r3, 1;
+A: mad.lo.u32 %r3, %r3, 5, %r1; sub.u32 %r2, %r2, 1; setp.ge.s32 %q, %r2, 0; @%q bra A;
+mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r3; ret; }"""
+
+
+def test_threads_that_have_parted_are_not_kept(monkeypatch):
+    """Where groups rest is remembered for few of the sets of threads that a loop leaves behind."""
+    kept, over = [], CompiledEngine.over
+    monkeypatch.setattr(costs.Account, "allows", lambda *_: False)
+    monkeypatch.setattr(CompiledEngine, "over", lambda self: kept.extend(self._resting) or over(self))
+    warpsim.load(PARTING)["k"]((512,), (512,), (np.zeros(512, np.uint32),), engine="auto", checks="none")
+    assert len(kept) > 1
+    assert sum(threads.n for *_, threads in kept) <= 1 << 20
+
+
 PART = """.version 8.0
 .target sm_80
 .address_size 64

@@ -34,8 +34,8 @@ TAKEN = frozenset({"active", "report", "memory"})
 """The ports of instructions that a region may hold."""
 AGAIN = 8
 """An entry point is checked again after a share of its visits: one in so many."""
-MOST_RESTING = 1024
-"""So many places where groups rest are remembered."""
+MOST_RESTING, LEAST_RESTING = 1 << 20, 1 << 10
+"""It is remembered where groups of so many threads rest, each of which counts as so many at least."""
 
 
 class CompiledEngine:
@@ -71,6 +71,8 @@ class CompiledEngine:
         self._begins: dict[tuple[FunctionPlan, int, bool], tuple[int, ...]] = {}
         self._resting: dict[tuple[int, int, Selection], tuple[FunctionPlan, EntryPoint]] = {}
         """By block, step and threads, an entry point that is not checked at every visit, and whose it is."""
+        self._remembered = 0
+        """How many threads these are."""
         self._calls: Calls | None = None
         self._queue = compile_queue()
         self._began = spent()
@@ -174,8 +176,10 @@ class CompiledEngine:
         entry.visits += 1
         if self.policy is not Policy.AT_ONCE and entry.visits < entry.next_check:
             if not apart:
-                if len(self._resting) >= MOST_RESTING:
+                self._remembered += max(group.selection.n, LEAST_RESTING)
+                if self._remembered > MOST_RESTING:
                     self._resting.clear()
+                    self._remembered = 0
                 self._resting[group.block, group.at, group.selection] = group.plan, entry
             return False
         if self.policy is not Policy.AT_ONCE and not entry.ready and not entry.kept:
