@@ -186,10 +186,10 @@ def test_code_that_is_the_same(done, register, same):
     making.form(profile, place, entry)
     profile.account.interpreted = 1e9
 
-    def compiled(**more):
+    def compiled(limited=False, **more):
         names = [profile.plan.function.registers[key].name for key in entry.region.reads]
         kinds = {"%r1": InputKind("affine", (1, 0)), "%r3": InputKind("varying"), **more}
-        signature = tuple(kinds.get(name, InputKind("uniform")) for name in names), Variant(False, 32)
+        signature = tuple(kinds.get(name, InputKind("uniform")) for name in names), Variant(False, 32, limited=limited)
         entry.codes[signature] = WAITING
         making.compile_queued([Request(profile, place, entry, signature, now=True)])
         assert profile.records.code(place, entry.options, signature, entry.region) is not None
@@ -198,6 +198,8 @@ def test_code_that_is_the_same(done, register, same):
     code = compiled(**{register: InputKind("varying")})
     assert isinstance(code, CompiledRegion)
     assert (compiled() is code) == same
+    assert compiled(limited=True) not in (None, code)
+    assert compiled(**{"%r1": InputKind("affine", (2, 0))}) not in (None, code)
     module["k"]((1,), (64,), (words,))
     assert done
     assert words.tolist() == [300 * k * k for k in range(64)]
@@ -364,6 +366,11 @@ def test_the_pace_of_many_launches(monkeypatch):
     monkeypatch.setattr(CompiledEngine, "over", over)
     launch(module, "auto", 19)
     assert native(module).pace == pytest.approx(paces[-1], rel=0.15)
+
+    entry = next(iter(native(module).entries.values()))
+    for entry.ready, pace in (True, pytest.approx(paces[-1], rel=0.15)), (False, 0.25):  # code tells nothing
+        native(module).told(0.0, 10.0)
+        assert native(module).pace == pace
 
 
 @pytest.mark.parametrize("pause", [0.0005, 0.016])
