@@ -144,10 +144,8 @@ class EntryPoint:
         self.codes[signature] = code
         self.ready = self.ready or code is not None
         self.next_check = 0
-        if (
-            code is not None and code.products
-        ):  # as slow in the interpreter, and the seconds of a step do not tell how slow
-            self.trials = 0
+        if code is not None and code.products:
+            self.trials = 0  # products take as long in the interpreter, which trials would not know
 
     def pass_over(self, layout: Hashable) -> None:
         """Leave what computes next to nothing to the interpreter, for good where nothing else comes."""
