@@ -3,6 +3,7 @@
 import itertools
 import os
 import threading
+import time
 import warnings
 from types import SimpleNamespace
 
@@ -297,8 +298,9 @@ def test_the_child_of_a_fork():
         warnings.simplefilter("ignore", DeprecationWarning)  # that it has threads
         child = os.fork()
     if child == 0:
+        idle = not jobs.busy
         jobs.submit(lambda: done.append("child"))
-        good = jobs.wait(60) and done[0] == "first" and done[-1] == "child"
+        good = idle and jobs.wait(60) and done[0] == "first" and done[-1] == "child"
         os._exit(0 if good else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert jobs.wait(60)
@@ -439,7 +441,22 @@ def test_the_end_of_the_process():
     """What waits is dropped, and what runs is waited for."""
     jobs, done = two_jobs()
     jobs.stop()
+    began = time.monotonic()
+    jobs.submit(lambda: done.append("too late"))
+    assert jobs.wait(60)
+    assert time.monotonic() - began < 30
     assert done == ["first"]
+
+
+def test_until_the_last_job():
+    """There is something to compile while a job waits or runs."""
+    jobs, go, busy = CompileQueue(), threading.Event(), []
+    jobs.submit(lambda: go.wait(60))
+    jobs.submit(lambda: busy.append(jobs.busy))
+    go.set()
+    assert jobs.wait(60)
+    jobs.stop()
+    assert [*busy, jobs.busy] == [True, False]
 
 
 def test_a_process_that_does_not_tell_python():

@@ -87,6 +87,7 @@ class CompileQueue:
                 self._change.wait_for(lambda: self._over or bool(self._jobs))
                 if self._over:
                     self.busy = False
+                    self._change.notify_all()
                     return
                 job = self._jobs.popleft()
             try:
