@@ -326,3 +326,19 @@ def test_padding_that_a_bulk_copy_stores():
     wait = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
 
     assert lines(f"{LOAD} {DO_NOT['a branch'].partition('E:')[0]} E: {write} {copy} {wait}\n")[0] == []
+
+
+def test_the_first_of_several():
+    """Of several lines that break a rule in one of two runs only, the first is named, in every process."""
+    stores = "".join(f"st.shared.u32 [s+{4 * k}], %t;\n" for k in range(12))
+    text = f""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k() {{ .reg .b32 %t; .reg .pred %q; .shared .b32 s[16]; mov.u32 %t, %tid.x;
+@%q bra L;
+{stores}L: ret; }}"""
+
+    result = warpsim.load(text)["k"]((1,), (64,), (), engine="interpreter", checks="all", on_finding="collect")
+
+    (found,) = [finding for finding in result.findings if finding.rule == "uninitialised"]
+    assert found.message.endswith("line 6 does not break race")

@@ -323,11 +323,11 @@ def _broken(launch: LaunchState, other: LaunchState) -> str:
         return {key[:3]: f for key, f in state.findings.items() if f.severity == "error"}
 
     mine, others = errors(launch), errors(other)
-    for found in (others[key] for key in others.keys() - mine.keys()):
+    for found in (found for key, found in others.items() if key not in mine):
         if found.rule == "limit":
             return "the launch does not end in many times as many instructions"
         return f"line {found.line} breaks {found.rule}: {found.message}"
-    for found in (mine[key] for key in mine.keys() - others.keys()):
+    for found in (found for key, found in mine.items() if key not in others):
         return f"line {found.line} does not break {found.rule}"
     return ""
 
