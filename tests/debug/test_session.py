@@ -373,6 +373,22 @@ def test_interrupts():
     assert session.back().step < stop.step
 
 
+def test_back_from_where_a_motion_was_interrupted(session):
+    """A search that nobody interrupts is not taken for the motion before it, which somebody did."""
+    for back in (session.reverse_cont, session.back):
+        session.interrupt()
+        assert (session.cont().reason, session.focus(warp=1).warp) == ("interrupted", 1)
+        assert (back().reason, session.stop.step) == ("step", 0)
+
+
+def test_back_to_a_warp_that_began_the_launch():
+    """Warps that were put first have their steps where they took them, though another began there before."""
+    session = Session(warpsim.load(CALLS)["k"], (1,), (256,), (np.zeros(256, np.uint32), 5))
+    session.focus(warp=7)
+    assert session.step(3).focus.warp == 7
+    assert [session.back().step, session.back().step] == [2, 1]
+
+
 def test_in_a_notebook(session):
     """A session shows where it stands, the text, and its registers; one that has ended, how."""
     session.until(24)

@@ -27,7 +27,7 @@ from warpsim.debug.evaluation import Context
 from warpsim.debug.places import places_of
 from warpsim.debug.position import Position, Stop
 from warpsim.debug.threads import Focus, GroupState, first_of, group_states, holds, warps_in
-from warpsim.debug.timeline import Places, StopTest
+from warpsim.debug.timeline import StopTest
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
@@ -180,9 +180,7 @@ def reverse(position: Position) -> Stop:
         return answer
 
     try:
-        places = make().places
-        nothing = places == Places() and timeline.accessed is None and timeline.occurred is None
-        found = None if nothing else timeline.latest(hit, places=places)
+        found = timeline.latest(hit, places=make().places)
     finally:
         timeline.accessed = timeline.occurred = None
     if found is None:

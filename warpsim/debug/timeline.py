@@ -396,12 +396,12 @@ class Timeline(Watcher):
         del self.changes[self.made :]
         self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.step <= self.step]
         self._known = {key for key in self._known if key[0] <= self.step}
-        del self._turns[bisect.bisect_right(self._turns, self.step, key=lambda turn: turn[0]) :]
         self._furthest = min(self._furthest, self.step - 1)
         self._beginnings = {cta: step for cta, step in self._beginnings.items() if step <= self.step}
         self.last = None
         self.changes.append(Change(self.step, key, act))
-        act(self)
+        act(self)  # which may give this step to another warp
+        del self._turns[bisect.bisect_right(self._turns, self.step, key=lambda turn: turn[0]) :]
         self.made += 1
 
     def _make_changes(self) -> None:
@@ -603,7 +603,9 @@ class Timeline(Watcher):
         ``places``: the instructions at which it may hold, where these are known; ``who``: the CTA and warp (linear) at
         whose steps it may hold.
         """
-        high = self.step
+        self.cut = False
+        nowhere = places == Places() and self.accessed is None and self.occurred is None
+        high = 0 if nowhere else self.step
         found: list[int] = []
 
         def note(machine: Machine, group: Group, instruction: Instruction) -> int:
