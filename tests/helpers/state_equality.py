@@ -114,6 +114,12 @@ def seen(session):
     registers = {}
     for at in warps:
         session.focus(at.cta, at.warp, int(at.lanes.replace(",", "-").split("-")[0]))
-        values = {name: np.ma.getdata(v)[~np.ma.getmaskarray(v)] for name, v in session.registers.items()}
-        registers[at] = {name: v.tobytes() for name, v in values.items() if any(v.tobytes())}
+        values = {name: np.ma.getdata(v)[~_hidden(v)].tobytes() for name, v in session.registers.items()}
+        registers[at] = {name: data for name, data in values.items() if any(data)}
     return warps, memory, shared, registers
+
+
+def _hidden(value):
+    """Which lanes of a value are masked: values of 128 bits have a mask for each of their fields, all the same."""
+    mask = np.ma.getmaskarray(value)
+    return mask if mask.dtype.names is None else mask[mask.dtype.names[0]]
