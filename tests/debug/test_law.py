@@ -263,6 +263,44 @@ again:
 """
 
 
+CLUSTER = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+	.reg .b32 %r<3>;
+	.reg .b64 %rd<2>;
+	.reg .pred %p<2>;
+	ld.param.u64 %rd1, [out];
+	mov.u32 %r1, %tid.x;
+	and.b32 %r1, %r1, 7;
+	mov.u32 %r2, 0;
+	barrier.cluster.arrive;
+	barrier.cluster.wait;
+again:
+	add.u32 %r2, %r2, 1;
+	setp.lt.u32 %p1, %r2, %r1;
+	@%p1 bra again;
+	st.global.u32 [%rd1], %r2;
+	ret;
+}
+"""
+
+
+@compiles
+def test_who_goes_on_where_the_last_warp_at_a_barrier_divides(monkeypatch):
+    """The warp that a cluster's barrier waited for goes on until it divides: then those before it do, in compiled code, too."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    kernel, out = warpsim.load(CLUSTER)["k"], np.zeros(1, np.uint32)
+
+    def went(engine, step):
+        session = Session(kernel, (2,), (32,), (out,), cluster=(2,), checks=(), engine=engine)
+        return session.goto(step)
+
+    for step in (22, 24, 40):
+        assert went("compiled", step) == went("interpreter", step)
+
+
 @compiles
 def test_looks_for_snapshots_are_late(monkeypatch):
     """Compiled code passes where a look for a snapshot is due, and stops before a step that is asked for."""

@@ -468,7 +468,7 @@ class Run:
         assert executed is not None
         runnable, state = len(machine.batch.runnable), self.state
         ahead = _counted_ahead(group)
-        if self.room <= ahead or (state.settings.by_warp and machine.spreads(group)):
+        if self.room <= ahead or (state.settings.by_warp and (machine.spreads(group) or machine.gives_way(group))):
             return False
         before = state.instructions - ahead
         if not compiled.advance(machine, group, limit, self.room - ahead):

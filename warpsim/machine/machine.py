@@ -224,6 +224,17 @@ class Machine:
         """Whether a group has several warps, and stands where they must proceed separately."""
         return group.selection.n_warps > 1 and group.instruction.form.scope is not Scope.WARPGROUP
 
+    def gives_way(self, group: Group) -> bool:
+        """Whether another warp has the next turn once this one divides. Machine code would keep the turn."""
+        preferred, mine = self.launch.preferred, group.selection.first_warp
+        if preferred is not None and self.number_of(group) == preferred:
+            return False
+        return any(
+            (g.selection.first_warp < mine and g.generation <= group.generation)
+            or (preferred is not None and self.number_of(g) == preferred)
+            for g in self.batch.runnable
+        )
+
     def by_warps(self, group: Group) -> list[Group]:
         """Split a group into its warps."""
         parts, width = [], self.batch.shape.n_threads // 32 + 1
