@@ -168,11 +168,16 @@ def test_origins():
     assert value.line == 26
     assert str(origin).splitlines()[0].startswith("%r1: step ")
     assert session.stop == stop
-    assert session.origin("u32[out]").step is None
+    assert session.origin("out[45]").step is None
+    wrote = session.origin("u32[out]")
+    assert (wrote.line, wrote.warp, wrote.lane) == (36, 0, 0)
     session.delete()
     session.cont()
     session.back()
     assert session.origin("u32[out + 4]").line == 36
+    session.focus(warp=0, lane=0)
+    wrote = session.origin("out[45]")
+    assert (wrote.line, wrote.warp, wrote.lane) == (36, 1, 13)
 
 
 def test_the_origin_of_what_another_cta_stored():

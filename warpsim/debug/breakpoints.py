@@ -376,6 +376,8 @@ def target_of(context: Context, text: str, scope: str, *, read: bool) -> Registe
     nbytes = at.nbytes
     place, focus = context.place(at.space, at.address), context.focus
     place.read(nbytes)
+    if at.space == "generic":
+        at = attrs.evolve(at, space=place.space, address=place.address)
     if at.space == "shared" and context.machine is not None:
         column, address = place.of_whom(nbytes)
         at, focus = attrs.evolve(at, address=address), attrs.evolve(focus, cta=context.machine.cta_at(column))
