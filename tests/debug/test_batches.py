@@ -161,6 +161,26 @@ def test_side_by_side(name, monkeypatch):
 
 
 @compiles
+def test_ctas_that_stand_out(monkeypatch):
+    """A CTA of which a register is watched runs by itself, and so do all where threads that exit may stop the launch."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    monkeypatch.setattr(batches, "PARTS", 2)
+    alone, together = sessions = [going("reductions", engine) for engine in ("interpreter", "compiled")]
+    for session in sessions:
+        session.goto(300)
+        session.watch("%r5", scope="warp")
+        session.goto(0)
+    assert together.cont() == alone.cont()
+    assert alone.stop.reason == "watchpoint"
+    for session in sessions:
+        session.delete()
+        session.goto(0)
+        session.break_at("op:ret", "%ctaid.y == 2 && %tid.x == 40")
+    assert together.cont() == alone.cont()
+    assert alone.stop.reason == "breakpoint"
+
+
+@compiles
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["divergence", "reductions"])
 def test_stops_where_threads_exit(name, monkeypatch):
