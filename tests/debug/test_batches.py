@@ -180,6 +180,33 @@ def test_ctas_that_stand_out(monkeypatch):
     assert alone.stop.reason == "breakpoint"
 
 
+def held(session):
+    """What memory holds."""
+    return [allocation.data.tobytes() for allocation in session.timeline.state.memory.allocations]
+
+
+@compiles
+def test_limits_and_changes_on_the_way(monkeypatch):
+    """CTAs that run side by side pass neither a change that was made among them nor the limit of instructions."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    monkeypatch.setattr(batches, "PARTS", 2)
+    alone, together = sessions = [going("reductions", e, max_instructions=1100) for e in ("interpreter", "compiled")]
+    for session in sessions:
+        session.goto(500)
+        session.set(f"global.u32[{session.timeline.state.memory.allocations[0].start} + 28]", 12345)
+        session.goto(0)
+    assert together.cont() == alone.cont()
+    assert any(warp < 0 for _, _, warp in together.timeline._turns)
+    assert held(together) == held(alone)
+    assert str(together.error) == str(alone.error)
+    assert "more than 1100 warp-instructions" in str(alone.error)
+    free = going("reductions", "compiled")
+    free.run()
+    tight = going("reductions", "compiled", max_instructions=free.result.instructions - 1)
+    tight.run()
+    assert "warp-instructions" in str(tight.error)
+
+
 @compiles
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["divergence", "reductions"])
