@@ -36,7 +36,8 @@ _LOW = (1 << 64) - 1
 def chain_products(plan: FunctionPlan, instructions: tuple[Instruction, ...], steps: list[Step]) -> None:
     """Replace the steps of the chains among instructions of a block."""
     for places in _runs(plan, instructions):
-        link = Links(plan, tuple(places), [instructions[k] for k in places], [steps[k] for k in places])
+        all = frozenset().union(*(i.registers for i in instructions[places[0] : places[-1] + 1]))
+        link = Links(plan, tuple(places), [instructions[k] for k in places], [steps[k] for k in places], all)
         for place in places[:-1]:
             steps[place] = link.waiting(steps[place], first=place == places[0])
         steps[places[-1]] = link.last
@@ -114,12 +115,14 @@ class Links:
     """The products of a chain."""
 
     def __init__(
-        self, plan: FunctionPlan, places: tuple[int, ...], instructions: list[Instruction], steps: list[Step]
-    ) -> None:
+        self, plan: FunctionPlan, places: tuple[int, ...], instructions: list[Instruction], steps: list[Step],
+        registers: frozenset[int],
+    ) -> None:  # fmt: skip
         self.places, self.instructions, self.steps = places, instructions, steps
+        self.registers = registers
+        """Those of the products and of what stands between them."""
         self.issues: tuple[Issue, ...] = tuple(plan.issues[id(i)] for i in instructions)
         self.rows_a = np.concatenate([issue.rows_a for issue in self.issues])
-        self.registers = frozenset().union(*(i.registers for i in instructions))
         first = instructions[0]
         named = [i.named for i in instructions]
         self.by_registers = "a" in first.named
