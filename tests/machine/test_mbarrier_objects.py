@@ -135,6 +135,16 @@ def test_one_thread_of_each_cta(stage):
     assert told.heard == [(kind, "shared", 8, 8, [0, 1]) for kind in (ATOMIC, ATOMIC, READ)]
 
 
+def test_one_operand_and_objects_that_differ(stage):
+    """The objects of CTAs may be in different states where their threads give the same operand."""
+    s = stage(32, 3)
+    port(s, 0).init("shared", FIRST, one(2))
+    s.batch.shared.words[:2, 1] = mbarriers.initial(one(3)).view(U32)
+    port(s, 3).update("shared", FIRST, mbarriers.expect, np.full((1, 1, 1, 1), 16, U32))
+    assert mbarriers.pending(words(s)).tolist() == [2, 3, 2]
+    assert mbarriers.tx_count(words(s)).tolist() == [16] * 3
+
+
 def test_at_another_variable(stage):
     """An address made from the variable before the object's."""
     told = Accesses()

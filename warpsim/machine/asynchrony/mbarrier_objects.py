@@ -136,7 +136,7 @@ class MbarrierObjects:
         assert isinstance(selection, Rect)
         report(self.memory, memory, MemoryAccess(ATOMIC, space_of(space), at, 8, None, selection.columns, None))
         old = memory.doubles(at, selection.run)
-        new = changed(old, *[v if v.size == 1 else spread(v, selection.shape).reshape(-1) for v in operands])
+        new = changed(old, *[(v if v.size == 1 else spread(v, selection.shape)).reshape(-1) for v in operands])
         memory.put_doubles(at, selection.run, new)
         self.memory.globals.version += bool(np.logical_or.reduce(old != new))
         return old.reshape(selection.shape)
