@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.machine.binding import wgmma_chains
 from warpsim.machine.watcher import Watcher
 from warpsim.native.compiling import available
 
@@ -149,6 +150,32 @@ def test_findings_of_chains(name):
     assert together == alone
 
 
+def test_what_is_kept_has_an_end(monkeypatch):
+    """Where CTAs read different tiles, each set of them takes as much memory as there are CTAs."""
+    text = text_of(FOUR).replace(ORDER, "mov.u32 u, 0;\nagain:\n" + ORDER)
+    text = text.replace("ea2, da,", "ea2, da, w; add.u64 ea2, ea2,").replace(
+        "again:", "mov.u32 v, %ctaid.x; cvt.u64.u32 w, v;\nagain:"
+    )
+    text = text.replace(WAIT, WAIT + "add.u64 da, da, 1; add.u32 u, u, 1; setp.lt.u32 p, u, 5; @p bra again;\n")
+    sizes, read = [], wgmma_chains.Links._read
+
+    def followed(link, machine, group):
+        """Look at what there is."""
+        found = read(link, machine, group)
+        sizes.append(sum(c.size for t in link._tiles.values() for c in t.chunks))
+        return found
+
+    monkeypatch.setattr(wgmma_chains.Links, "_read", followed)
+    monkeypatch.setattr(wgmma_chains, "KEPT", 2000)
+    monkeypatch.setattr(wgmma_chains, "LEAST", 1)
+    *alone, _ = outcome(text, "interpreter", 3)
+    *together, all = outcome(text, "compiled", 3)
+
+    assert together == alone
+    assert all == len(sizes) * 4 == 20
+    assert 0 < max(sizes) <= 2000
+
+
 def test_registers_that_change_between():
     """Products that share a register for their descriptors, each with another value, are no chain."""
     text = text_of([(*product[:4], f"add.u64 ea{k}, ea{k}, 7;") for k, product in enumerate(FOUR)])
@@ -186,3 +213,4 @@ def test_chains_where_others_look_on():
 
     assert len(set(watcher.lines)) == 4
     assert outcome(text, "compiled", async_effects="at_wait") == (*outcome(text, "interpreter")[:3], 0)
+    assert outcome(text, "compiled", schedule=1) == outcome(text, "interpreter", schedule=1)

@@ -28,8 +28,9 @@ from warpsim.program.program import Instruction
 
 SIGNED = "imm_scale_a", "imm_scale_b"
 IMMEDIATES = (*SIGNED, "imm_trans_a", "imm_trans_b")
-KEPT = 1024
-"""Sets of descriptors of a chain that are kept."""
+KEPT = 1 << 22
+"""How many addresses a chain keeps; a set of descriptors counts for `LEAST` at least."""
+LEAST = 1024
 _LOW = (1 << 64) - 1
 
 
@@ -139,6 +140,7 @@ class Links:
             if name in names
         ]
         self._tiles: dict[object, Tiles] = {}
+        self._kept = 0
 
     # ---- steps -------------------------------------------------------------------------------
 
@@ -252,9 +254,13 @@ class Links:
         whole = (*key, extent, n_columns)
         found = self._tiles.get(whole)
         if found is None:
-            if len(self._tiles) >= KEPT:
-                self._tiles.clear()
             rest = iter(arrays)
             bits = [np.array([[k]], np.uint64) if type(k) is int else next(rest) for k in key]
-            found = self._tiles[whole] = Tiles.of(bits, self.shapes, n_columns, extent)
+            found = Tiles.of(bits, self.shapes, n_columns, extent)
+            size = max(LEAST, sum(chunks.size for chunks in found.chunks))
+            if self._kept + size > KEPT:
+                self._tiles.clear()
+                self._kept = 0
+            self._tiles[whole] = found
+            self._kept += size
         return found
