@@ -150,13 +150,31 @@ def test_findings_of_chains(name):
     assert together == alone
 
 
+OTHER = {
+    "transposed": (", 1, 1, 0, 0", ", 1, 1, 0, 1"),
+    "negated": (", 1, 1, 0, 0", ", 1, -1, 0, 0"),
+    "type": (".f16.f16", ".bf16.bf16"),
+    "guard": ("wgmma", "@q0 wgmma"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_products_of_another_kind(name):
+    """They end a chain."""
+    lines = text_of(FOUR).splitlines(keepends=True)
+    text = "".join(line.replace(*OTHER[name]) if "ea2," in line and "wgmma" in line else line for line in lines)
+    *alone, _ = outcome(text, "interpreter")
+    *together, some = outcome(text, "compiled")
+
+    assert together == alone
+    assert some == 2
+
+
 def test_what_is_kept_has_an_end(monkeypatch):
     """Where CTAs read different tiles, each set of them takes as much memory as there are CTAs."""
-    text = text_of(FOUR).replace(ORDER, "mov.u32 u, 0;\nagain:\n" + ORDER)
-    text = text.replace("ea2, da,", "ea2, da, w; add.u64 ea2, ea2,").replace(
-        "again:", "mov.u32 v, %ctaid.x; cvt.u64.u32 w, v;\nagain:"
-    )
-    text = text.replace(WAIT, WAIT + "add.u64 da, da, 1; add.u32 u, u, 1; setp.lt.u32 p, u, 5; @p bra again;\n")
+    text = text_of(FOUR).replace(ORDER, "mov.u32 u, 0; mov.u32 v, %ctaid.x;\nagain:\n" + ORDER)
+    text = text.replace("add.u64 ea2, da,", "mul.wide.u32 w, v, u; add.u64 ea2, da, w; add.u64 ea2, ea2,")
+    text = text.replace(WAIT, WAIT + "add.u32 u, u, 1; setp.lt.u32 p, u, 5; @p bra again;\n")
     sizes, read = [], wgmma_chains.Links._read
 
     def followed(link, machine, group):
@@ -174,6 +192,25 @@ def test_what_is_kept_has_an_end(monkeypatch):
     assert together == alone
     assert all == len(sizes) * 4 == 20
     assert 0 < max(sizes) <= 2000
+
+
+def test_groups_of_other_extents():
+    """The same descriptors are of more warpgroups and CTAs before some leave a loop, and of other launches."""
+    text = text_of(FOUR).replace(
+        ORDER, "mov.u32 u, 0; mov.u32 s, %ctaid.x; add.u32 s, s, v; shl.b32 s, s, 1;\nagain:\n" + ORDER
+    )
+    text = text.replace(WAIT, WAIT + "add.u32 u, u, 1; setp.le.u32 p, u, s; @p bra again;\n")
+    given = np.frombuffer(random.Random(5).randbytes(8192), np.uint32)
+    found = {}
+    for engine in "interpreter", "compiled":
+        kernel, watcher = warpsim.load(text)["k"], Chains()
+        outs = [np.zeros((grid * 256, 4), np.uint32) for grid in (3, 1, 2)]
+        for out in outs:
+            kernel(len(out) // 256, 256, (given, out), engine=engine, watchers=[watcher])
+        found[engine] = [out.tobytes() for out in outs], watcher.count
+
+    assert found["compiled"][0] == found["interpreter"][0]
+    assert found["compiled"][1]
 
 
 def test_registers_that_change_between():
