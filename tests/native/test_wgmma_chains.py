@@ -154,6 +154,7 @@ OTHER = {
     "transposed": (", 1, 1, 0, 0", ", 1, 1, 0, 1"),
     "negated": (", 1, 1, 0, 0", ", 1, -1, 0, 0"),
     "type": (".f16.f16", ".bf16.bf16"),
+    "accumulators": ("d0, d1", "d1, d0"),
     "guard": ("wgmma", "@q0 wgmma"),
 }
 

@@ -89,7 +89,6 @@ def _alike(first: Instruction, other: Instruction) -> bool:
         and first.operands[0].registers == other.operands[0].registers
         and ("a" in first.named) == ("a" in other.named)
         and [*next(immediates)] == [*next(immediates)]
-        and set(other.operands[1].registers).isdisjoint(first.operands[0].registers)
     )
 
 
