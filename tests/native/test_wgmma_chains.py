@@ -135,6 +135,7 @@ BROKEN = {
     "written between": text_of([*some(3, 2, in_registers=True), (1, 2, "yes", True, "mov.b32 x4, x5;"), *some(4, 2, in_registers=True)]),
     "not committed": text_of(FOUR, end=""),
     "threads differ": text_of(FOUR).replace("add.u64 ea2, da,", "and.b32 u, t, 1; cvt.u64.u32 w, u; add.u64 ea2, da, w; add.u64 ea2, ea2,"),
+    "accumulators as A": text_of(some(3, 4, in_registers=True), TYPES[1]).replace("{x4, x5,", "{d0, d1,"),
     "no descriptor": text_of(FOUR).replace("add.u64 ea2, da,", "add.u64 ea2, ea4,"),
     "not defined": text_of(FOUR).replace("mov.f32 d1, x1;", ""),
 }  # fmt: skip
