@@ -174,7 +174,8 @@ def test_products_of_another_kind(name):
 
 def test_what_is_kept_has_an_end(monkeypatch):
     """Where CTAs read different tiles, each set of them takes as much memory as there are CTAs."""
-    text = text_of(FOUR).replace(ORDER, "mov.u32 u, 0; mov.u32 v, %ctaid.x;\nagain:\n" + ORDER)
+    text = text_of([(a, b, "yes", False, "") for a, b, *_ in FOUR])
+    text = text.replace(ORDER, "mov.u32 u, 0; mov.u32 v, %ctaid.x;\nagain:\n" + ORDER)
     text = text.replace("add.u64 ea2, da,", "mul.wide.u32 w, v, u; add.u64 ea2, da, w; add.u64 ea2, ea2,")
     text = text.replace(WAIT, WAIT + "add.u32 u, u, 1; setp.lt.u32 p, u, 5; @p bra again;\n")
     sizes, read = [], wgmma_chains.Links._read
@@ -213,6 +214,18 @@ def test_groups_of_other_extents():
 
     assert found["compiled"][0] == found["interpreter"][0]
     assert found["compiled"][1]
+
+
+def test_a_part_of_a_warpgroup_waits():
+    """Half of the first warpgroup comes to a barrier that the second reaches behind its products."""
+    before = "setp.ge.u32 p, t, 128; @p bra on; setp.lt.u32 p, t, 64; @p bra on; bar.sync 1, 192;\non:\n"
+    after = "setp.lt.u32 p, t, 128; @p bra off; bar.arrive 1, 192;\noff:\n"
+    text = text_of(FOUR, end=COMMIT + WAIT + after).replace(ORDER, ORDER + before)
+    *alone, _ = outcome(text, "interpreter")
+    *together, all = outcome(text, "compiled")
+
+    assert together == alone
+    assert all == 8
 
 
 def test_registers_that_change_between():
