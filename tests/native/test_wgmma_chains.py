@@ -172,6 +172,13 @@ def test_products_of_another_kind(name):
     assert some == 2
 
 
+def test_negated_products():
+    """Chains only add."""
+    text = text_of(FOUR).replace(", 1, 1, 0, 0", ", -1, 1, 0, 0")
+
+    assert outcome(text, "compiled") == outcome(text, "interpreter")
+
+
 def test_what_is_kept_has_an_end(monkeypatch):
     """Where CTAs read different tiles, each set of them takes as much memory as there are CTAs."""
     text = text_of([(a, b, "yes", False, "") for a, b, *_ in FOUR])
