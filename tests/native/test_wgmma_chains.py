@@ -4,6 +4,7 @@ The interpreter starts them one by one, machine code together where nothing has 
 """
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -123,9 +124,21 @@ def test_bits_of_chains_of_all_types(types, columns, in_registers):
 
 
 FOUR = some(3, 4)
+COPY = """mov.u32 u, bar; setp.eq.u32 p, t, 0; @p mbarrier.init.shared::cta.b64 [u], 1; add.u32 a, s, 5120;
+@p mbarrier.arrive.expect_tx.shared::cta.b64 w, [u], 512;
+@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [a], [i], 512, [u];
+"""
+IN_FLIGHT = text_of(some(3, 3, in_registers=True), TYPES[1]).split("wgmma.mma")
+IN_FLIGHT[1] = IN_FLIGHT[1].replace("{d0, d1}", "{x0, x1}")
+IN_FLIGHT[3] = IN_FLIGHT[3].replace("{x4, x5,", "{x0, x1,")
+RESHAPED = text_of(FOUR, columns=16).rpartition("wgmma.mma")
 BROKEN = {
+    "copies still write": text_of(FOUR, order=COPY + ORDER).replace("room[8192];", "room[8192]; .shared .align 8 .b64 bar;"),
+    "A in flight": "wgmma.mma".join(IN_FLIGHT),
+    "another shape": "".join(RESHAPED[:2]) + RESHAPED[2].replace("n16", "n8").replace("d3, d4, d5, d6, d7}", "d3}"),
     "no proxy fence": text_of(FOUR, fence=""),
     "not written": text_of(FOUR, store="st.shared.v4.b32 [a], {x0, x1, x2, x3};"),
+    "one not written": text_of(FOUR, store=f"setp.ne.u32 p, t, 128; @p {STORE}".replace("; st", "; @p st")),
     "no fence": text_of(FOUR, order=""),
     "beyond": text_of([*FOUR[:2], (500, 0, "yes", False, ""), FOUR[3]]),
     "overlapping": text_of(FOUR).replace("0x1000080000", "0x0000080000"),
@@ -170,6 +183,26 @@ def test_products_of_another_kind(name):
 
     assert together == alone
     assert some == 2
+
+
+def test_descriptors_that_hold_a_rank():
+    """In a cluster, addresses of shared memory have to be masked."""
+    text = text_of(FOUR)
+    *alone, _ = outcome(text, "interpreter", 2, cluster=(2, 1, 1))
+    *together, _ = outcome(text, "compiled", 2, cluster=(2, 1, 1))
+
+    assert alone[1]
+    assert together == alone
+
+
+def test_sparse_products():
+    """They are no chain."""
+    text = text_of(FOUR).replace("async.sync", "async.sp.sync").replace("n8k16", "n8k32")
+    text = re.sub(r", (q\d, 1)", r", u, 0, \1", text).replace(ORDER, "mov.b32 u, 0x44444444;\n" + ORDER)
+    *alone, _ = outcome(text, "interpreter")
+
+    assert alone[1] == []
+    assert outcome(text, "compiled") == (*alone, 0)
 
 
 def test_negated_products():
@@ -254,6 +287,16 @@ def test_sums_that_begin_with_a_product():
 
     assert alone[1] == []
     assert together == alone
+
+
+def test_undefined_sums_that_a_product_replaces():
+    """Where scale-d is false, it does not matter what an earlier product has read."""
+    hole = f"setp.ne.u32 p, t, 128; @p {STORE}".replace("; st", "; @p st")
+    text = text_of([*FOUR[:2], (*FOUR[2][:2], "no", *FOUR[2][3:]), FOUR[3]], store=hole)
+    *alone, _ = outcome(text, "interpreter")
+
+    assert alone[1] == []
+    assert outcome(text, "compiled") == (*alone, 0)
 
 
 def test_chains_where_others_look_on():
