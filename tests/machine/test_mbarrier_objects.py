@@ -135,6 +135,14 @@ def test_one_thread_of_each_cta(stage):
     assert told.heard == [(kind, "shared", 8, 8, [0, 1]) for kind in (ATOMIC, ATOMIC, READ)]
 
 
+def test_one_thread_of_some_ctas(stage):
+    """Objects of CTAs whose thread takes no part stay as they are."""
+    s = stage(32, 2)
+    port(s, 0).init("shared", FIRST, one(2))
+    port(s, 3, active=np.array([False, True]).reshape(1, 1, 1, 2)).update("shared", FIRST, mbarriers.arrive, one(1))
+    assert counts(s) == [(2, 0), (1, 0)]
+
+
 def test_one_operand_and_objects_that_differ(stage):
     """The objects of CTAs may be in different states where their threads give the same operand."""
     s = stage(32, 3)
