@@ -135,6 +135,17 @@ def test_one_thread_of_each_cta(stage):
     assert told.heard == [(kind, "shared", 8, 8, [0, 1]) for kind in (ATOMIC, ATOMIC, READ)]
 
 
+@pytest.mark.parametrize("use", ["update", "look"])
+@pytest.mark.parametrize(("at", "rule"), [(4, "misaligned"), (1 << 20, "out-of-bounds")])
+def test_no_place_of_an_object(stage, at, rule, use):
+    """What holds for other accesses of 8 bytes holds for one thread's, too."""
+    given = {"update": (mbarriers.arrive, one(1)), "look": (one(0),)}
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        getattr(port(stage(32, 2), 3), use)("shared", Address(Affine.constant(at, U32)), *given[use])
+
+    assert [found.rule for found in caught.value.findings] == [rule]
+
+
 def test_one_thread_of_some_ctas(stage):
     """Objects of CTAs whose thread takes no part stay as they are."""
     s = stage(32, 2)
