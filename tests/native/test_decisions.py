@@ -20,6 +20,7 @@ from warpsim.native.tiering import cost as costs
 from warpsim.native.tiering import eligibility as serving
 from warpsim.native.tiering.cost import Policy, account_of_product
 from warpsim.native.tiering.eligibility import _serves
+from warpsim.native.tiering.engine import CompiledEngine
 from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Profile
 from warpsim.native.tiering.products import Bodies
 
@@ -71,6 +72,22 @@ def test_what_a_unit_may_do_no_longer(outcomes, options):
     else:
         assert entry.options == options
         assert entry.region is not None or not entry.formed
+
+
+def test_what_a_session_runs_one_by_one_counts():
+    """Also where there is code: it may be that of other arguments, and that of these is compiled once it pays."""
+    entry, account = EntryPoint(EVERYTHING), costs.Account()
+    entry.ready, entry.kept = True, False
+    engine = SimpleNamespace(
+        runs_steps=True,
+        holds=SimpleNamespace(accesses=True),
+        policy=Policy.AUTO,
+        profile=lambda _: SimpleNamespace(account=account),
+        _entry=lambda *_: entry,
+        _begin=None,
+    )
+    assert CompiledEngine.serves(engine, SimpleNamespace(plan=SimpleNamespace(main=None)), 0.5)
+    assert (account.interpreted, account.launches) == (0.5, 2)
 
 
 def test_what_has_given_up_is_compiled_later():

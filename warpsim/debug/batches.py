@@ -18,7 +18,6 @@ PARTS = 16
 """A launch runs in so many batches or more: as much of it runs again to find where a CTA began."""
 LONGEST_REST = 256
 """CTAs that run one by one where none has run through."""
-
 COMPILING = 4
 """CTAs that run one by one before the next look whether there is code."""
 
@@ -56,6 +55,7 @@ class Batches:
         self._most, self._rest, self._left = 0, 1, 0
         """How many CTAs to try next; how many run one by one after a failure, and how many of these are left."""
         self._since: float = spent()
+        """When the last batch or CTA ended."""
 
     def joined(self, state: LaunchState, failed: int = 0) -> int:
         """How many CTAs may begin side by side: none that stands out, and fewer than have ``failed``."""
@@ -95,6 +95,7 @@ class Batches:
         machine.count_entry(group, 1)
         group.plan.blocks[group.block].end(machine, group)
         self._timeline.batch_executed(first, n_ctas, state.instructions - before)
+        self._since = spent()
         return True
 
     def over(self) -> None:

@@ -233,11 +233,11 @@ class CompiledEngine:
             profile.recall(self._begin, entry)
         if entry.formed and entry.region is None:
             return False
+        account = profile.account
+        account.interpreted += seconds  # where there is code, too: it may be that of other arguments
+        account.launches = max(account.launches, 2)  # what a session runs, it runs again
         if entry.ready or entry.kept or self.policy is Policy.AT_ONCE:
             return True
-        account = profile.account
-        account.interpreted += seconds
-        account.launches = max(account.launches, 2)  # what a session runs, it runs again
         return not entry.pending and profile.allows(entry, share_of(account.launches))
 
     def ready(self, state: LaunchState) -> bool:
