@@ -241,7 +241,7 @@ def test_many_steps_are_single_steps():
         assert going(path, "interpreter").step(n) == stops[n - 1]
 
 
-LOOP = """.version 8.0
+HEAD = """.version 8.0
 .target sm_90
 .address_size 64
 .visible .entry k(.param .u64 out)
@@ -250,7 +250,10 @@ LOOP = """.version 8.0
 	.reg .b64 %rd<2>;
 	.reg .pred %p<2>;
 	ld.param.u64 %rd1, [out];
-	mov.u32 %r1, 0;
+"""
+LOOP = (
+    HEAD
+    + """	mov.u32 %r1, 0;
 	mov.u32 %r2, 1;
 again:
 	mad.lo.u32 %r2, %r2, 5, %r1;
@@ -261,18 +264,12 @@ again:
 	ret;
 }
 """
+)
 
 
-CLUSTER = """.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry k(.param .u64 out)
-{
-	.reg .b32 %r<3>;
-	.reg .b64 %rd<2>;
-	.reg .pred %p<2>;
-	ld.param.u64 %rd1, [out];
-	mov.u32 %r1, %tid.x;
+CLUSTER = (
+    HEAD
+    + """	mov.u32 %r1, %tid.x;
 	and.b32 %r1, %r1, 7;
 	mov.u32 %r2, 0;
 	barrier.cluster.arrive;
@@ -285,6 +282,7 @@ again:
 	ret;
 }
 """
+)
 
 
 @compiles
