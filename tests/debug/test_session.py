@@ -411,3 +411,14 @@ def test_sums_that_stand_as_operands_are_no_registers():
 
     assert set(session.registers) == {"a", "q"}
     assert session.registers["a"][0] == (1 - 4 + 12) % 2**32
+
+
+def test_the_outcome_before_the_end(session):
+    """There is none, also where a session has gone back from the end."""
+    with pytest.raises(DebugError, match="has not ended"):
+        session.outcome()
+    session.run()
+    assert session.outcome() is session.result
+    session.back()
+    with pytest.raises(DebugError, match="has not ended"):
+        session.outcome()

@@ -480,11 +480,14 @@ class Session(Position):
 
         Raises:
             ExecutionError: it ended with an error.
+            DebugError: it has not ended, or the session has gone back from its end.
         """
         if self.error is not None:
             raise self.error
-        assert self._result is not None, "the launch has not ended"
-        return self._result
+        result = self.result
+        if result is None:
+            raise DebugError("the launch has not ended: run() goes to its end")
+        return result
 
     @property
     def error(self) -> ExecutionError | None:
