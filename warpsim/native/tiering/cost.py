@@ -20,8 +20,6 @@ HOT = 0.02
 """Seconds of interpretation that make an entry point hot, and a launch worth a note."""
 STEP, LANE = 8e-6, 1e-9
 """Seconds that the interpreter takes per step, and per lane of a step."""
-PRODUCT_STEP = 1e-6
-"""Seconds that a product of a warp takes beside these, of m16n8k16 by compiled code: it and its operands."""
 CALL = 8e-5
 """Seconds of a call of code, about."""
 LAUNCH = 2e-4

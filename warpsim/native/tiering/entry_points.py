@@ -7,12 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.cache import has_folder
-from warpsim.isa.traits import Matrix
 from warpsim.native.regions.options import MOST, Options, Outcome, Place, Stops, described
 from warpsim.native.tiering.cost import (
     HOT,
     LANE,
-    PRODUCT_STEP,
     QUEUED_SHARE,
     STEP,
     Account,
@@ -131,6 +129,11 @@ class EntryPoint:
         self.restricted += 1
         self.forget()
 
+    def leave(self) -> None:
+        """Leave the place to the interpreter, for good."""
+        self.region, self.formed = None, True
+        self.forget()
+
     def forget(self) -> None:
         """Drop all code."""
         self.codes.clear()
@@ -152,8 +155,7 @@ class EntryPoint:
         self.idle.add(layout)
         self.passed += 1
         if self.passed == TRIALS and not self.codes:
-            self.region, self.formed = None, True
-            self.forget()
+            self.leave()
 
     def record_trial(self, spent: float, interpreted: float) -> None:
         """Record a timed run. A region that was never faster than the interpreter in its trials is tried again later, ever more
@@ -184,7 +186,6 @@ class Profile:
         self.maybe_undefined = plan.blocks[0].live_in - given if shadowed else frozenset[int]()
         self.entries: dict[Place, EntryPoint] = {}
         self.begins: dict[tuple[int, bool], tuple[int, ...]] = {}
-        self._products: dict[tuple[int, int], int] = {}
         self.lock = threading.RLock()
         variant = plan.name, shadowed, keeps, described(self.stops)
         self.account = account_of(f"{note_of(plan.kernel)} {variant}") if has_folder() else Account()
@@ -233,14 +234,6 @@ class Profile:
         """Why instructions have no machine code, where that was tried."""
         return self.traces.reasons if "traces" in self.__dict__ else {}
 
-    def products(self, group: Group) -> int:
-        """How many products of matrices there are from where a group stands to the end of the block."""
-        place = group.block, group.at
-        if place not in self._products:
-            ahead = self.plan.blocks[group.block].instructions[group.at :]
-            self._products[place] = sum(i.traits.matrix is Matrix.MULTIPLY for i in ahead)
-        return self._products[place]
-
     def estimate(self, entry: EntryPoint) -> float:
         """Estimated seconds to compile an entry point's region."""
         if entry.cost is not None:
@@ -257,11 +250,9 @@ class Profile:
 
     def covers(self, place: Place) -> bool:
         """Whether a place lies within a region of another entry point that has not run yet: that one may serve it."""
-        ready = {
-            p for p, entry in list(self.entries.items()) if any(c is not WAITING for c in list(entry.codes.values()))
-        }
-        units = [p for p in self._around(place) if p not in ready]
-        return any(ready.isdisjoint(self._around(unit)) for unit in units)
+        run = {p for p, entry in list(self.entries.items()) if entry.by_layout}
+        units = [p for p in self._around(place) if p not in run]
+        return any(run.isdisjoint(self._around(unit)) for unit in units)
 
     def _around(self, place: Place) -> list[Place]:
         """Other entry points whose regions hold a place and, of barriers, at least what it may hold."""
@@ -310,11 +301,9 @@ class Budget:
 
     def interpret(self, group: Group, profile: Profile, times: int) -> float:
         """Account for interpreting ``times`` times from where a group stands to the end of the block; the seconds of
-        one."""
+        one. Products of matrices count as other steps: they run compiled in both (`warpsim.native.tiering.products`)."""
         steps = group.plan.blocks[group.block].n_steps - group.at
-        one = (
-            steps * (STEP + group.selection.n * LANE) + profile.products(group) * group.selection.n_warps * PRODUCT_STEP
-        )
+        one = steps * (STEP + group.selection.n * LANE)
         self.account(profile, one * times)
         return one
 
