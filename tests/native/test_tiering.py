@@ -5,6 +5,7 @@ import os
 import threading
 import time
 import warnings
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +19,7 @@ from warpsim import cache
 from warpsim.native.compiling import queue
 from warpsim.native.compiling.compiler import compiler
 from warpsim.native.compiling.queue import CompileQueue, compile_queue
-from warpsim.native.regions.options import Outcome, Variant
+from warpsim.native.regions.options import Options, Outcome, Variant
 from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.inputs import InputKind
 from warpsim.native.runtime.run import Runner
@@ -26,6 +27,7 @@ from warpsim.native.tiering import build as making
 from warpsim.native.tiering import cost as costs
 from warpsim.native.tiering import eligibility as serving
 from warpsim.native.tiering.engine import CompiledEngine
+from warpsim.native.tiering.enqueue import enqueue
 from warpsim.native.tiering.entry_points import REST, WAITING, EntryPoint, Request
 
 PTX = """.version 8.0
@@ -165,6 +167,50 @@ def test_a_part_of_the_ctas():
         assert profile.entries[place].region is not None
     assert profile.covers(part)
     assert profile._around((*part[:2], *begin[2:])) == [begin]
+    profile.entries[begin].codes["signature"] = object()
+    assert profile.covers(part)  # which has not run
+    profile.entries[begin].by_layout["layout"] = object()
+    assert not profile.covers(part)
+
+
+def test_a_loop_waits_for_the_whole_kernel():
+    """A loop that its region may hold is compiled by itself only where that pays twice."""
+    module = warpsim.load(PTX.replace("SALT", "23"))
+    launch(module, "auto", 23)
+    profile = native(module)
+    (begin,) = (place for place in profile.entries if place[:2] == (0, 0))
+    (loop,) = (place for place in profile.entries if place[0] == 1)
+    engine = SimpleNamespace(_begin=begin)
+    assert CompiledEngine._covered(engine, profile, loop)
+    assert not CompiledEngine._covered(engine, profile, begin)
+    making.form(profile, begin, profile.entries[begin])
+    assert CompiledEngine._covered(engine, profile, loop)
+    profile.entries[begin].leave()
+    assert not CompiledEngine._covered(engine, profile, loop)
+
+
+def test_a_request_that_fails(monkeypatch):
+    """Is told of once, its place left to the interpreter, and those behind it are served."""
+    told, served = [], []
+    monkeypatch.setattr(queue, "tell", lambda: told.append(1))
+    monkeypatch.setattr("warpsim.native.tiering.enqueue.tell", lambda: told.append(1))
+    entries = [EntryPoint(Options(alone=False)) for _ in range(2)]
+
+    def compiles(request):
+        if request.entry is entries[0]:
+            raise MemoryError
+        served.append(request)
+
+    monkeypatch.setattr(making, "compile_queued", compiles)
+    for entry in entries:
+        entry.region, entry.formed, entry.pending, entry.codes["v"] = object(), True, True, WAITING
+    requests = [Request(None, 0, entry, "v") for entry in entries]
+    enqueue(requests)
+    assert compile_queue().wait(10)
+    assert (told, served) == ([1], requests[1:])
+    assert (entries[0].region, entries[0].codes) == (None, {})
+    assert not entries[0].pending
+    assert not entries[1].pending
 
 
 SQUARES = """.version 8.0
@@ -192,7 +238,7 @@ def test_code_that_is_the_same(done, register, same):
         kinds = {"%r1": InputKind("affine", (1, 0)), "%r3": InputKind("varying"), **more}
         signature = tuple(kinds.get(name, InputKind("uniform")) for name in names), Variant(False, 32, limited=limited)
         entry.codes[signature] = WAITING
-        making.compile_queued([Request(profile, place, entry, signature, now=True)])
+        making.compile_queued(Request(profile, place, entry, signature, now=True))
         assert profile.records.code(place, entry.options, signature, entry.region) is not None
         return entry.codes[signature]
 
@@ -375,21 +421,30 @@ def test_the_pace_of_many_launches(monkeypatch):
         assert native(module).pace == pace
 
 
+@pytest.mark.parametrize("away", [False, True])
 @pytest.mark.parametrize("pause", [0.0005, 0.016])
-def test_a_launch_pauses_for_the_thread(monkeypatch, pause):
-    """And goes on for twice as long, however long the system lets it sleep."""
-    looks, pauses, over, jobs = itertools.count(), [], threading.Event(), compile_queue()
+def test_a_launch_pauses_for_the_thread(monkeypatch, pause, away):
+    """And goes on for twice as long, however long the system lets it sleep; for twenty times as long while the thread is in LLVM."""
+    looks, pauses, jobs = itertools.count(), [], compile_queue()
+    begun, over = threading.Event(), threading.Event()
     clock = SimpleNamespace(perf_counter=lambda: 1e-5 * next(looks) + pause * len(pauses), sleep=pauses.append)
     monkeypatch.setattr(jobs, "_pause", 0.0)
     monkeypatch.setattr(queue, "time", clock)
-    jobs.submit(lambda: over.wait(60))
+
+    def job():
+        with jobs.away() if away else nullcontext():
+            begun.set()
+            over.wait(60)
+
+    jobs.submit(job)
+    assert begun.wait(60)
     launch(warpsim.load(PTX.replace("SALT", "13")), "auto", 13)
+    assert pauses
+    while clock.perf_counter() < 2.0:
+        jobs.let_run()
+    assert pause * len(pauses) == pytest.approx(2.0 / (21 if away else 3), rel=0.3)
     over.set()
     assert jobs.wait(60)
-    assert pauses
-    while clock.perf_counter() < 0.5:
-        jobs.let_run()
-    assert pause * len(pauses) == pytest.approx(0.5 / 3, rel=0.2)
 
 
 def test_a_job_that_fails(monkeypatch):
@@ -427,14 +482,6 @@ def test_products_take_their_time(monkeypatch, done):
     done.clear()
     module["k"]((1,), (64,), (words,), engine="auto")
     assert len(done) == 1
-
-
-def test_what_products_take(monkeypatch):
-    """A kernel's account has a product for each warp, beside the steps: 8 of 2 warps."""
-    monkeypatch.setattr("warpsim.native.tiering.entry_points.PRODUCT_STEP", 1.0)
-    module = warpsim.load(MULTIPLIES.replace("%r3, 9", "%r3, 8"))
-    module["k"]((1,), (64,), (np.zeros(64, np.uint32),), engine="auto")
-    assert 16 <= native(module).account.interpreted < 17
 
 
 def test_the_end_of_the_process():

@@ -12,6 +12,7 @@ from warpsim.cache import digest, has_object, read_object, write_object
 from warpsim.native.compiling import images
 from warpsim.native.compiling.images import Function, function_at
 from warpsim.native.compiling.linking import Linked, Unlinkable, link
+from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.runtime.context import module_of
 from warpsim.version import VERSION
 
@@ -116,7 +117,8 @@ class Compiler:
             data = read_object(key)
             self.loaded += data is not None
             if data is None:
-                data = self._compile(text, level)
+                with compile_queue().away():
+                    data = self._compile(text, level)
                 self.compiled += 1
                 write_object(key, data)
             if again:

@@ -12,11 +12,18 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
-PAUSE, TIMES = 5e-4, 2
-"""Seconds of a launch's pause for the thread, and for how many times as long as a pause lasted the launch then goes on."""
+PAUSE, TIMES, AWAY = 5e-4, 2, 20
+"""Seconds of a launch's pause for the thread, for how many times as long as a pause lasted the launch then goes on, and the same
+while the thread is in LLVM, which has no use for the lock before it returns."""
+
+
+def tell() -> None:
+    """Tell of the exception that is handled, which ends no thread."""
+    threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
 
 class CompileQueue:
@@ -32,6 +39,7 @@ class CompileQueue:
         """Whether jobs run where they are submitted: a C program ends without its Python, and what the thread compiles is lost."""
         self._working = threading.Lock()
         self._pause = 0.0
+        self._away = False
         atexit.register(self.stop)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(
@@ -59,7 +67,16 @@ class CompileQueue:
         if began >= self._pause:
             time.sleep(PAUSE)
             ended = time.perf_counter()
-            self._pause = ended + TIMES * (ended - began)
+            self._pause = ended + (AWAY if self._away else TIMES) * (ended - began)
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Around calls of LLVM."""
+        self._away = True
+        try:
+            yield
+        finally:
+            self._away = False
 
     def wait(self, seconds: float) -> bool:
         """Wait until the queue is empty; False after a timeout."""
@@ -93,8 +110,8 @@ class CompileQueue:
             try:
                 with self._working:
                     job()
-            except Exception:  # it is told of, and the others are run
-                threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+            except Exception:
+                tell()  # and the others are run
             finally:
                 del job
                 with self._change:

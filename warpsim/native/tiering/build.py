@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 
 from warpsim.graph.nodes import Untraceable
 from warpsim.native.codegen.function import emit, holding_lanes
@@ -89,25 +88,24 @@ def make(policy: Policy, request: Request) -> CompiledRegion | None:
     return compile_region(profile, request.place, entry, made)
 
 
-def compile_queued(requests: Sequence[Request]) -> None:
-    """Serve requests in the background, as far as they pay."""
-    for request in requests:
-        profile, entry = request.profile, request.entry
-        began = spent()
-        if request.signature is None:
+def compile_queued(request: Request) -> None:
+    """Serve a request in the background, as far as it pays."""
+    profile, entry = request.profile, request.entry
+    began = spent()
+    if request.signature is None:
+        with profile.lock:
+            if not entry.formed and (request.now or not profile.covers(request.place)):
+                form(profile, request.place, entry)
+                entry.next_check = 0
+    elif entry.codes.get(request.signature) is WAITING:
+        code, region = None, entry.region
+        if profile.allows(entry, QUEUED_SHARE):
             with profile.lock:
-                if not entry.formed and (request.now or not profile.covers(request.place)):
-                    form(profile, request.place, entry)
-                    entry.next_check = 0
-        elif entry.codes.get(request.signature) is WAITING:
-            code, region = None, entry.region
-            if profile.allows(entry, QUEUED_SHARE):
-                with profile.lock:
-                    code = same_code(profile, request.place, entry, request.signature)
-                    made = emitted(profile, entry, *request.signature) if code is None else None
-                code = code if made is None else compile_region(profile, request.place, entry, made)
-                if entry.codes.get(request.signature) is WAITING and entry.region in (region, None):
-                    entry.put(request.signature, code)
-            else:
-                entry.codes.pop(request.signature, None)
-        profile.account.compiled += spent() - began
+                code = same_code(profile, request.place, entry, request.signature)
+                made = emitted(profile, entry, *request.signature) if code is None else None
+            code = code if made is None else compile_region(profile, request.place, entry, made)
+            if entry.codes.get(request.signature) is WAITING and entry.region in (region, None):
+                entry.put(request.signature, code)
+        else:
+            entry.codes.pop(request.signature, None)
+    profile.account.compiled += spent() - began
