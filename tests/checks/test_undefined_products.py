@@ -1,11 +1,13 @@
 """Undefined bits in matrix products: row i of A reaches row i of D and no other, column j of B column j."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import warpsim
+from warpsim.machine.state.launch import LaunchState
 
 MMA = """.version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{
     .reg .b32 %r<40>; .reg .b64 %rd<9>; .reg .pred %p<9>; .reg .f32 %f<9>; .shared .align 128 .b8 s[1024];
@@ -41,3 +43,26 @@ def test_mma_by_rows_and_columns(operand):
         }[operand[0]]
 
         assert reached(operand, lane, stores, d) == expected, (stores, d)
+
+
+GEMM = Path(__file__).parents[2] / "programs" / "gemm_tma" / "kernel.ptx"
+KEEP = "setp.ne.b32 keep, %r221, 0;"
+"""Whether the first product adds to the accumulators: not in the first step of K."""
+
+
+@pytest.mark.parametrize("keep", [KEEP, KEEP.replace("ne", "eq"), ""])
+def test_accumulators_that_are_replaced(keep, monkeypatch):
+    """The first product of a sum may leave out accumulators that nobody has written: this uses nothing undefined, so no state has to
+    be kept from which to run again."""
+    text = GEMM.read_text()
+    assert KEEP in text
+    a, c = np.ones((64, 64), np.float16), np.zeros((64, 64), np.float32)
+    map = warpsim.TensorMap(a, global_dim=(64, 64), global_strides=(128,), box_dim=(64, 64), swizzle="128B")
+    copied, copy = [], LaunchState.copy
+    monkeypatch.setattr(LaunchState, "copy", lambda launch: copied.append(launch) or copy(launch))
+    kernel = warpsim.load(text.replace(KEEP, keep))["gemm_tma"]
+    found = kernel(1, 128, (map, map, c, 64, 64), on_finding="collect").findings
+
+    assert bool(copied) == bool(found) == (keep != KEEP)
+    assert {f.rule for f in found} <= {"uninitialised"}
+    assert found or (c == 64).all()

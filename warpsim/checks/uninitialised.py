@@ -53,7 +53,7 @@ from warpsim.machine.reporting import ends_launch, party, present, stop
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import BoxLoad, Transfer
-from warpsim.machine.values import Array, Place
+from warpsim.machine.values import Array, Place, as_array
 from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
@@ -94,6 +94,8 @@ class Uninitialised(WrittenBytes):
     _met: Met | None = None
     _product: Instruction | None = None
     """A wgmma that meets undefined bits, during its step."""
+    _touched: bool = True
+    """Whether the present step may have to do with anything undefined."""
 
     def __init__(self, again: Again | None = None) -> None:
         self._again = again
@@ -281,17 +283,29 @@ class Uninitialised(WrittenBytes):
         """Report undefined bits that matter to the step, and compute those of its results."""
         if SHADOWS.isdisjoint(group.shadows) and SHADOWS.isdisjoint(group.frame.shadows):
             self._begun = self._product = None  # whatever shadows there are, they are another watcher's
-            self._unfinished = []
+            self._unfinished, self._touched = [], True
             return
-        if group.shadows:
-            remember(machine, group, self._again, past=False)
         if instruction.traits.ending is not None:
+            if group.shadows:
+                remember(machine, group, self._again, past=False)
             check_end(machine, group, instruction)
             return
         self._begun = self._product = None
         self._unfinished = []
-        if group.shadowed(instruction.registers):
+        self._touched = group.shadowed(instruction.registers) and not self._overwrites(machine, group, instruction)
+        if self._touched:
+            remember(machine, group, self._again, past=False)
             self._begin(machine, group, instruction)
+
+    def _overwrites(self, machine: Machine, group: Group, instruction: Instruction) -> bool:
+        """Whether a wgmma uses nothing undefined but accumulators that it replaces, which are as if written, then."""
+        flow = transfer_of(group.plan, instruction)
+        if flow.adds is None or flow.guard is not None or group.shadowed(instruction.registers - {*flow.written}):
+            return False
+        if as_array(flow.adds(machine, group)).any():
+            return False
+        _write(group, flow.written, None, None)
+        return True
 
     def _begin(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         flow = transfer_of(group.plan, instruction)
@@ -322,7 +336,8 @@ class Uninitialised(WrittenBytes):
     def shadowed_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Give the step's results their undefined bits."""
         self._finish(machine, group, instruction)
-        if not SHADOWS.isdisjoint(group.shadows):
+        touched, self._touched = self._touched, True
+        if touched and not SHADOWS.isdisjoint(group.shadows):
             remember(machine, group, self._again, past=True)
 
     def _finish(self, machine: Machine, group: Group, instruction: Instruction) -> None:
