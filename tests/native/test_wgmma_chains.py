@@ -108,6 +108,24 @@ def test_bits_of_chains(seed, grid):
     assert (none, all) == (0, 4)
 
 
+APART = {
+    "alike": "",
+    "other tiles": "mov.u32 u, %ctaid.x; div.u32 u, u, 12; shl.b32 u, u, 3; cvt.u64.u32 w, u; add.u64 da, da, w;",
+    "every second": "mov.u32 u, %ctaid.x; and.b32 u, u, 1; setp.eq.u32 p, u, 1; @p ret;",
+}
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("how", APART)
+def test_ctas_side_by_side(how, n):
+    """Eight CTAs' words are fetched at once where they stand side by side, at the same places; others and what is left one by one."""
+    text = text_of(some(4, n)).replace("shr.u32 v, t, 7;", "shr.u32 v, t, 7; " + APART[how])
+    *alone, _ = outcome(text, "interpreter", 19)
+    *together, _ = outcome(text, "compiled", 19)
+
+    assert together == alone
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("in_registers", [False, True])
 @pytest.mark.parametrize("types", TYPES)

@@ -46,7 +46,7 @@ class Tiles:
             for each, matrix in zip(words, found, strict=True)
         ]
         chunks = [_chunks(alike) for alike in zip(*products, strict=True)]
-        return cls(products, limits, chunks, np.stack(tables).reshape(len(products), per, *extent), words)
+        return cls(products, limits, chunks, np.ascontiguousarray(tables).reshape(len(products), per, *extent), words)
 
 
 def _chunks(matrices: Iterable[Matrix]) -> Array:

@@ -304,9 +304,9 @@ def _in_turn(
         for at, (registers, warpgroups, _, ctas) in ((c.ctypes.data, c.strides), (address_of(room), d.strides))
     )
     place, counts, words = address_of(tables), address_of(keep), (address_of(flat), address_of(owners))
-    held, given = [], list[int]()
+    held, given = [], [n, m, len(keep)]
     for k in range(len(keep)):
-        given += (n, m, 0, counts + k * n * m, *before, *after)
+        given += (0, counts + k * n * m, *before, *after)
         if lefts:
             words_a, matrix = _described(_lines(fragments.gather_a(lefts[k], n, m, dtype)))
             held.append(matrix)
@@ -316,9 +316,7 @@ def _in_turn(
             place += 8 * n * m
         before = after
     arguments = np.array(given, np.int64)
-    at, size = address_of(arguments), arguments.nbytes // len(keep)
-    for k in range(len(keep)):
-        function(at + k * size)
+    function(address_of(arguments))
     return d
 
 
@@ -376,7 +374,7 @@ class _Warpgroups:
         keep = _alike(scale.item(0), n, m) if scale.size == 1 else _each(scale, n, m)
         room = np.empty((m, count, n, 128), np.float32 if not product.half else WORD)
         d = room.transpose(1, 2, 3, 0)
-        given = [n, m, 0 if table is None else table.ctypes.data, keep[1]]
+        given = [n, m, 1, 0 if table is None else table.ctypes.data, keep[1]]
         for stack, at in (c, c.ctypes.data), (d, address_of(room)):
             registers, warpgroups, _, ctas = stack.strides
             given += (at, registers >> 2, warpgroups >> 2, ctas >> 2)
@@ -417,7 +415,7 @@ def _where(found: Words, n: int, m: int, words: list[int]) -> tuple[list[int], o
     tables = found.tables
     if tables.size == 1:
         tables = np.full((n, m), tables.item(0))
-    elif tables.shape != (n, m):
+    else:
         tables = np.ascontiguousarray(np.broadcast_to(tables, (n, m)))
     words += () if words else (address_of(found.flat), address_of(found.columns))
     return [*words, address_of(tables)], (tables, found)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
 from warpsim.layout.fragment import Fragment, gather, scatter
-from warpsim.native.matrix.operands import Read, Source, from_lines, from_words
+from warpsim.native.matrix.operands import CTAS, Read, Source, fetch, from_lines
 from warpsim.native.matrix.products import ROWS, Product, Tiles, emit_operands, load_half, round_half, store_half
 from warpsim.native.matrix.text import WIDE, Text, same
 from warpsim.numerics.arrays import Array, DType
@@ -384,47 +385,61 @@ def _sums(text: Text, kernel: Plain, a: str, b: str, c: str, d: str) -> None:
 # ---- warpgroups -----------------------------------------------------------------------------------
 
 
+WARPGROUPS = 3
+"""Words of the arguments before those of products: warpgroups, CTAs side by side, products."""
+PRODUCT = 16
+"""Words of a product's arguments."""
+
+
 def warpgroup_kernel(product: Product, columns: int, name: str, *, half: bool, shared: tuple[bool, bool]) -> str:
-    """``i32 name(ptr args)``: args are i64: warpgroups, CTAs side by side, the positions of sparse A ``[warpgroups, stored K,
-    64]`` (i32), a byte for each warpgroup that tells whether C counts; of C's and D's registers the address, and the strides
-    of registers, warpgroups and CTAs in words (threads stand side by side); of A and of B where they are ``shared`` the
-    address of shared memory, of the number of each warpgroup's CTA, and of the address of its table (see `from_words`), else
-    their address and the strides of warpgroups and of lines in bytes."""
+    """``i32 name(ptr args)``: products one after the other. args are i64: warpgroups, CTAs side by side, products; for each product
+    the positions of sparse A ``[warpgroups, stored K, 64]`` (i32), a byte for each warpgroup that tells whether C counts; of C's and
+    D's registers the address, and the strides of registers, warpgroups and CTAs in words (threads stand side by side); of A and of B
+    where they are ``shared`` what `fetch` takes, else their address and the strides of warpgroups and of lines in bytes."""
     text = Text()
-    n, m, table, keep, *rest = (text.load("i64", text.at("%args", "i64", k), 8) for k in range(18))
-    c, d, a, b = rest[:4], rest[4:8], rest[8:11], rest[11:]
-    with text.loop(n) as warpgroup, text.loop(m) as cta:
-        group = text.make(f"add i64 {text.make(f'mul i64 {warpgroup}, {m}')}, {cta}")
-
-        def reader(source: Source, words: list[str], *, gathered: bool) -> Read:
-            if not gathered:
-                return from_lines(text, source, text.pointer(words[0], group, words[1]), words[2])
-            column, places = (text.load("i64", text.pointer(w, group, "8"), 8) for w in words[1:])
-            return from_words(
-                text, source, text.pointer(words[0], column, "4"), text.make(f"inttoptr i64 {places} to ptr")
+    n, m, count = (text.load("i64", text.at("%args", "i64", k), 8) for k in range(WARPGROUPS))
+    sources = product.a, product.b
+    rooms = [text.buffer("i32", CTAS * s.words * s.rows * (32 if s.packed else s.slot) // 32) for s in sources]
+    blocks = text.make(f"lshr i64 {text.make(f'add i64 {m}, {CTAS - 1}')}, {CTAS.bit_length() - 1}")
+    with text.loop(n) as warpgroup, text.loop(blocks) as block, text.loop(count) as turn:
+        given = text.at("%args", "i64", text.index((turn, PRODUCT), (WARPGROUPS, 1)))
+        table, keep, *rest = (text.load("i64", text.at(given, "i64", k), 8) for k in range(PRODUCT))
+        c, d, a, b = rest[:4], rest[4:8], rest[8:11], rest[11:]
+        begin = text.make(f"mul i64 {block}, {CTAS}")
+        some = text.make(f"sub i64 {m}, {begin}")
+        some = text.call("llvm.umin.i64", "i64", f"i64 {some}", f"i64 {CTAS}")
+        start = text.make(f"add i64 {text.make(f'mul i64 {warpgroup}, {m}')}, {begin}")
+        fetched: list[Callable[[str], Read]] = []
+        for source, words, room, gathered in zip(sources, (a, b), rooms, shared, strict=True):
+            fetched.append(
+                fetch(text, source, words, start, some, room) if gathered else partial(_at, text, source, words, start)
             )
+        with text.loop(some) as one:
+            cta, group = (text.make(f"add i64 {x}, {one}") for x in (begin, start))
 
-        def registers(words: list[str]) -> tuple[Load, Store]:
-            across = (
-                text.make(f"mul i64 {x}, {stride}") for x, stride in zip((warpgroup, cta), words[2:], strict=True)
-            )
-            first = text.make(f"add i64 {next(across)}, {next(across)}")
-            return _accumulators(text, text.make(f"inttoptr i64 {words[0]} to ptr"), first, words[1], half=half)
+            def registers(words: list[str], cta: str = cta) -> tuple[Load, Store]:
+                across = (
+                    text.make(f"mul i64 {x}, {stride}") for x, stride in zip((warpgroup, cta), words[2:], strict=True)
+                )
+                first = text.make(f"add i64 {next(across)}, {next(across)}")
+                return _accumulators(text, text.make(f"inttoptr i64 {words[0]} to ptr"), first, words[1], half=half)
 
-        positions = text.pointer(table, group, str(64 * product.a.words * product.a.per * 4))
-        left, right = (
-            reader(source, words, gathered=gathered)
-            for source, words, gathered in zip((product.a, product.b), (a, b), shared, strict=True)
-        )
-        tiles = emit_operands(text, product, left, right, positions)
-        (load, _), (_, store) = registers(c), registers(d)
-        counts = text.make(f"icmp ne i8 {text.load('i8', text.pointer(keep, group, '1'), 1)}, 0")
+            positions = text.pointer(table, group, str(64 * product.a.words * product.a.per * 4))
+            left, right = (read(one) for read in fetched)
+            tiles = emit_operands(text, product, left, right, positions)
+            (load, _), (_, store) = registers(c), registers(d)
+            counts = text.make(f"icmp ne i8 {text.load('i8', text.pointer(keep, group, '1'), 1)}, 0")
 
-        def kept(four: str, column: str) -> list[str]:
-            vector = f"<{WIDE} x float>"
-            return [
-                text.make(f"select i1 {counts}, {vector} {x}, {vector} zeroinitializer") for x in load(four, column)
-            ]
+            def kept(four: str, column: str) -> list[str]:
+                vector = f"<{WIDE} x float>"
+                return [
+                    text.make(f"select i1 {counts}, {vector} {x}, {vector} zeroinitializer") for x in load(four, column)
+                ]
 
-        multiply(text, tiles, 64, columns, kept, store, narrows=False)
+            multiply(text, tiles, 64, columns, kept, store, narrows=False)
     return module(text, name, [])
+
+
+def _at(text: Text, source: Source, words: list[str], group: str, one: str) -> Read:
+    """Lines in memory of a warpgroup from ``group`` on."""
+    return from_lines(text, source, text.pointer(words[0], text.index((group, 1), (one, 1)), words[1]), words[2])

@@ -8,6 +8,8 @@ from warpsim.native.matrix.text import WIDE, Text, real, same
 from warpsim.numerics.matrix import FORMATS, NARROW, RAISED, WHOLE, ZERO
 from warpsim.records import frozen
 
+CTAS = WIDE
+"""How many CTAs' words of shared memory, which stand side by side, are fetched together."""
 SPECIAL = frozenset(("f16", "bf16", "tf32", "e5m2", "e4m3"))
 """Types that have NaN."""
 
@@ -113,24 +115,54 @@ def from_lines(text: Text, source: Source, pointer: str, step: str) -> Read:
     return read
 
 
-def from_words(text: Text, source: Source, pointer: str, table: str) -> Read:
-    """Words anywhere: ``table`` holds their places in bytes from ``pointer`` on, ``[lines, words of a line]`` (i64)."""
-    count = WIDE * (32 if source.packed else source.slot) // 32
-    across = source.rows * count // WIDE
+def fetch(text: Text, source: Source, words: list[str], group: str, count: str, target: str) -> Callable[[str], Read]:
+    """Fetch words of shared memory of ``count`` warpgroups from ``group`` on, at most `CTAS`, into ``target``; gives what reads those of
+    the one whose number it is told. ``words`` are the addresses of shared memory, where a word of all CTAs stands side by side; of the
+    numbers of the warpgroups' CTAs; and of their tables' addresses, of places in bytes ``[lines, words of a line]`` for CTA 0 (i64)."""
+    memory, columns, tables = words
+    row, width = f"<{CTAS} x i64>", WIDE * (32 if source.packed else source.slot) // 32
+    across, number = source.rows * width // WIDE, text.fresh("")
 
-    def read(line: str, eight: str) -> str:
-        raw = "poison"
-        for k in range(count):
-            number = text.index((line, across), (eight, count), (k, 1))
-            place = text.load("i64", text.at(table, "i64", number), 8)
-            word = text.load("i32", text.at(pointer, "i8", place))
-            raw = text.make(f"insertelement <{count} x i32> {raw}, i32 {word}, i32 {k}")
-        if source.packed:
-            return raw
-        raw = text.make(f"bitcast <{count} x i32> {raw} to <{WIDE} x i{source.slot}>")
-        return text.to("zext", f"i{source.slot}", raw, "i32")
+    def places(table: str, line: str, eight: str) -> list[str]:
+        at = [text.index((line, across), (eight, width), (k, 1)) for k in range(width)]
+        return [text.load("i64", text.at(table, "i64", k), 8) for k in at]
 
-    return read
+    def kept(one: str, line: str, eight: str) -> str:
+        return text.at(target, "i32", text.index((one, source.words * across), (line, across), (eight, width)))
+
+    def owned(one: str) -> tuple[str, str]:
+        at = text.make(f"add i64 {group}, {one}")
+        column, table = (text.load("i64", text.pointer(w, at, "8"), 8) for w in (columns, tables))
+        return text.pointer(memory, column, "4"), text.make(f"inttoptr i64 {table} to ptr")
+
+    text.branch(text.make(f"icmp eq i64 {count}, {CTAS}"), f"look{number}", f"each{number}")
+    text.label(f"look{number}")
+    other = "false"
+    for which, step in (columns, 1), (tables, 0):
+        found = text.load(row, text.pointer(which, group, "8"), 8)
+        first = text.pick("i64", CTAS, found, [0] * CTAS)
+        steps = ", ".join(f"i64 {k * step}" for k in range(CTAS))
+        expected = text.make(f"add {row} {first}, <{steps}>")
+        other = text.make(f"or i1 {other}, {text.any(text.op('icmp ne', 'i64', found, expected))}")
+    text.branch(other, f"each{number}", f"together{number}")
+    text.label(f"together{number}")
+    base, table = owned("0")
+    with text.loop(source.words) as line, text.loop(source.rows // WIDE) as eight:
+        rows = [text.load(f"<{CTAS} x i32>", text.at(base, "i8", place)) for place in places(table, line, eight)]
+        for cta, part in enumerate(text.turned("i32", rows)):
+            text.store(f"<{width} x i32>", part, kept(str(cta), line, eight))
+    text.line(f"br label %fetched{number}")
+    text.label(f"each{number}")
+    with text.loop(count) as one:
+        base, table = owned(one)
+        with text.loop(source.words) as line, text.loop(source.rows // WIDE) as eight:
+            raw = "poison"
+            for k, place in enumerate(places(table, line, eight)):
+                word = text.load("i32", text.at(base, "i8", place))
+                raw = text.make(f"insertelement <{width} x i32> {raw}, i32 {word}, i32 {k}")
+            text.store(f"<{width} x i32>", raw, kept(one, line, eight))
+    text.fall(f"fetched{number}")
+    return lambda one: from_lines(text, source, kept(one, "0", "0"), str(4 * across))
 
 
 def emit_decoding(text: Text, source: Source, read: Read, group: int, flags: str) -> Decoded:

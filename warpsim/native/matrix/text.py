@@ -69,6 +69,17 @@ class Text(Function):
         vector = f"<{WIDE} x {type}>"
         return self.call(f"llvm.trunc.v{WIDE}{short}", vector, f"{vector} {value}")
 
+    def turned(self, type: str, rows: list[str]) -> list[str]:
+        """The columns of a matrix of `WIDE` columns; rows are a power of two and at most `WIDE`."""
+        n = len(rows)
+        for _ in range(n.bit_length() - 1):  # the elements of both halves in turn
+            pairs = list(zip(rows[: n // 2], rows[n // 2 :], strict=True))
+            halves = [[k // 2 + first + WIDE * (k % 2) for k in range(WIDE)] for first in (0, WIDE // 2)]
+            rows = [self.pick(type, WIDE, low, half, high) for low, high in pairs for half in halves]
+        return [
+            self.pick(type, WIDE, rows[at // WIDE], range(at % WIDE, at % WIDE + n)) for at in range(0, WIDE * n, n)
+        ]
+
     def any(self, mask: str, n: int = WIDE) -> str:
         """Whether any element of a mask is set."""
         bits = self.make(f"bitcast <{n} x i1> {mask} to i{n}")
