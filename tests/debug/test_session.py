@@ -373,6 +373,14 @@ def test_interrupts():
     assert session.back().step < stop.step
 
 
+def test_a_goto_that_is_interrupted(session):
+    """It says so, and has not arrived."""
+    session.interrupt()
+    stop = session.goto(20)
+    assert (stop.reason, stop.step < 20) == ("interrupted", True)
+    assert (session.goto(20).reason, session.stop.step) == ("step", 20)
+
+
 def test_back_from_where_a_motion_was_interrupted(session):
     """A search that nobody interrupts is not taken for the motion before it, which somebody did."""
     for back in (session.reverse_cont, session.back):

@@ -1,7 +1,9 @@
 """The driver's model: memory by address, launches with packed parameters, streams, graphs, errors."""
 
 import ctypes
+import itertools
 import struct
+import threading
 
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ from ptx_text import module_head
 from warpsim import driver
 from warpsim.driver import Copy, DriverError, Fill, Kind, Launch, Result, Side, modules
 from warpsim.errors import PtxError
-from warpsim.host.kernel import load
+from warpsim.host.defaults import listening
+from warpsim.host.kernel import Kernel, load
 from warpsim.host.sources import Entry
 
 HEAD = module_head()
@@ -204,6 +207,26 @@ def test_options_of_the_environment(monkeypatch):
     made = driver.Driver.from_environment()
 
     assert (made.options["max_seconds"], made.options["max_instructions"]) == (None, 7)
+
+
+def test_limits_of_contexts(gpu, monkeypatch):
+    """A launch has the limit of its own context, whatever another thread launches meanwhile."""
+    function, limits, seen = gpu.load(HEAD + ADD).function("add"), itertools.count(10), []
+    monkeypatch.setattr(gpu, "pending", lambda: next(limits))
+    work = Launch(function, (1, 1, 1), (4, 1, 1), struct.pack("<QIf", filled(gpu, np.zeros(4, np.float32)), 4, 1.0))
+    other, launch = threading.Thread(target=lambda: work.run(gpu)), Kernel.__call__
+
+    def launched(*given, **options):
+        if not other.ident:
+            other.start()
+            other.join(0.05)
+        return launch(*given, **options)
+
+    monkeypatch.setattr(Kernel, "__call__", launched)
+    with listening(lambda state: seen.append(state.device.pending_launches)):
+        work.run(gpu)
+        other.join()
+    assert seen == [10, 11]
 
 
 def test_graph_of_captured_streams(gpu):

@@ -105,6 +105,32 @@ def built(folder, name):
     return folder / name
 
 
+FLOATS = """
+import ctypes
+library = ctypes.CDLL({!r})
+number, word = ctypes.c_void_p(), ctypes.c_float()
+status = [library.cuInit(0), library.cuCtxCreate_v2(ctypes.byref(number), 0, 0), library.cuTexRefCreate(ctypes.byref(number))]
+library.cuTexRefSetMipmapLevelBias.argtypes = ctypes.c_void_p, ctypes.c_float
+status += [library.cuTexRefSetMipmapLevelBias(number, 1.5), library.cuTexRefGetMipmapLevelBias(ctypes.byref(word), number)]
+found = [word.value]
+library.cuTexRefSetMipmapLevelClamp.argtypes = ctypes.c_void_p, ctypes.c_float, ctypes.c_float
+status.append(library.cuTexRefSetMipmapLevelClamp(number, 2.5, -3.5))
+other = ctypes.c_float()
+status.append(library.cuTexRefGetMipmapLevelClamp(ctypes.byref(word), ctypes.byref(other), number))
+print(any(status), found, word.value, other.value)
+"""
+
+
+def test_floats(driver):
+    """They come in registers of their own."""
+    home = str(Path(library.__file__).parents[2])
+    assert python(FLOATS.format(str(driver)), {"WARPSIM_PATH": home, "WARPSIM_QUIET": "1"}) == (
+        "False [1.5] 2.5 -3.5\n",
+        "",
+        0,
+    )
+
+
 ANSWER = """
 #include <stdint.h>
 static uint64_t last;

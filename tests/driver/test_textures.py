@@ -145,6 +145,10 @@ def test_references(ask, array):
     ask("cuSurfRefSetArray", surface, array, 1, status=INVALID_VALUE)
     ask("cuTexRefSetArray", texture, array, 1)
     ask("cuTexRefSetFilterMode", texture, 1)
+    ask("cuTexRefSetMipmapLevelBias", texture, -0.5)
+    ask("cuTexRefSetMipmapLevelClamp", texture, 0.25, 7.5)
+    words = [*ask("cuTexRefGetMipmapLevelClamp", ..., ..., texture), ask("cuTexRefGetMipmapLevelBias", ..., texture)]
+    assert np.array(words, np.uint32).view(np.float32).tolist() == [0.25, 7.5, -0.5]
     ask("cuSurfRefSetArray", surface, array, 0)
     assert ask("cuTexRefGetArray", ..., texture) == array
     found = read(ask, function, 0)

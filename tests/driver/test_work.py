@@ -62,6 +62,9 @@ def test_launches_as_before_cuda_4(ask, functions, words):
     ask("cuParamSeti", found["ranks"], 0, (address + 4) & 0xFFFFFFFF)
     ask("cuLaunchGridAsync", found["ranks"], 4, 1, 0)
     assert read()[:6] == [2, 2, 2, 2, 2, 0]
+    ask("cuParamSetf", found["ranks"], 0, struct.unpack("<f", struct.pack("<I", (address + 8) & 0xFFFFFFFF))[0])
+    ask("cuLaunchGrid", found["ranks"], 4, 1)
+    assert read()[:7] == [2, 2, 2, 2, 2, 2, 0]
     ask("cuFuncSetBlockShape", found["ranks"], 0, 1, 1, status=INVALID_VALUE)
     ask("cuLaunchGrid", found["ranks"], 0, 1, status=INVALID_VALUE)
 

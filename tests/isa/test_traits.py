@@ -29,6 +29,8 @@ TOLD = [
     ("st.release.sys.global.u32", {"order": Order(True, release=True, scope="sys"), "stores": True}),
     ("atom.global.add.u32", {"access": Access.ATOMIC, "polls": True, "counts": True, "order": Order(True)}),
     ("atom.global.exch.b32", {"access": Access.ATOMIC, "polls": True, "counts": False}),
+    ("multimem.ld_reduce.acquire.gpu.global.add.u32", {"polls": True, "order": Order(True, acquire=True, scope="gpu")}),
+    ("multimem.ld_reduce.weak.global.add.u32", {"polls": False}),
     ("red.global.add.u32", {"access": Access.ATOMIC, "polls": False}),
     ("fence.acq_rel.cta", {"fence": Fence(), "order": Order(True, True, True, "cta")}),
     ("fence.proxy.async.shared::cta", {"fence": Fence("async"), "spaces": ("shared",)}),

@@ -50,6 +50,13 @@ ret;""")
     assert watcher.conflicts() == ({line: 6 * conflicts} if conflicts else {})
 
 
+def test_a_watcher_that_is_given_twice():
+    """It is told once."""
+    watcher = example("bank_conflicts")()
+    kernel("mov.u32 %r1, s; st.shared.u32 [%r1], %r1;\nret;")((1,), (32,), (None,), watchers=[watcher, watcher])
+    assert list(watcher.accesses.values()) == [1]
+
+
 def test_coverage():
     """Lines that a branch leaves out are missed; the others name the warps that came."""
     watcher = example("coverage")()

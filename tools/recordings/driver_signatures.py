@@ -10,7 +10,7 @@ import sys
 HANDLES = {
     "CUcontext": "c", "CUmodule": "m", "CUlibrary": "l", "CUfunction": "f", "CUkernel": "k", "CUstream": "s", "CUevent": "e",
     "CUgraph": "g", "CUgraphNode": "n", "CUgraphExec": "x", "CUmemoryPool": "p", "CUlinkState": "j", "CUuserObject": "u",
-    "CUdevice": "D", "int": "I",
+    "CUdevice": "D", "int": "I", "float": "r",
 }  # fmt: skip
 WIDE = ("size_t", "unsigned long long", "CUdeviceptr", "cuuint64_t", "CUarray", "CUmipmappedArray", "CUtexref", "CUsurfref",
         "CUtexObject", "CUsurfObject", "CUexternalMemory", "CUexternalSemaphore", "CUmemGenericAllocationHandle",

@@ -30,7 +30,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.launched import ordered
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, as_array
-from warpsim.program.program import Instruction
+from warpsim.program.program import Instruction, line_column
 from warpsim.records import define, frozen
 
 Key = tuple[object, ...]
@@ -107,13 +107,9 @@ def remember(machine: Machine, group: Group, again: Again | None, *, past: bool)
     launch.notes[DECIDED] = Decided(before, again)
 
 
-def _place(at: Instruction) -> Key:
-    return at.span.line, at.span.column
-
-
 def _found_at(group: Group, values: dict[str, object]) -> Key:
     """The place of a finding with these values."""
-    return _place(cast("Instruction | None", values.get("place")) or present(group))
+    return line_column(cast("Instruction | None", values.get("place")) or present(group))
 
 
 def decide(machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str) -> None:
@@ -180,7 +176,7 @@ def report(
     if decided is None:
         _fault(machine, group, lanes, use)
         return
-    place = _place(at)
+    place = line_column(at)
     key = (what, place)
     if decided.before is None:
         if key not in decided.reached:
@@ -252,7 +248,7 @@ def _alike(one: Held | None, other: Held) -> bool:
 
 def keep(machine: Machine, at: Instruction, address: Array, bits: Array, threads: Array) -> None:
     """Note undefined bits (unsigned, one per address; 0 for none) of values that an instruction of ``threads`` stores in global memory."""
-    decided, place = machine.launch.notes.get(DECIDED), _place(at)
+    decided, place = machine.launch.notes.get(DECIDED), line_column(at)
     if decided is None or place in decided.same:
         return
     each = np.ascontiguousarray(bits)[..., None].view(np.uint8)

@@ -78,8 +78,6 @@ class TransferFunction:
         factors = {r for spec, o in names if spec.name in "abc" and not spec.dest for r in o.registers}
         self.factors = factors if traits.multiplies and (form.scope is Scope.WARP or self.adds) else set[int]()
         """Of a product: the registers of A, B and C, through which undefined bits pass."""
-        self.controls = instruction.registers - self.factors - {*self.written}
-        """Of a wgmma: what says which matrices it multiplies, and how."""
         self.tensor = "tensor" in form.ports
         self.stores = traits.stores or (self.tensor and bool(self.data))
         self.metadata = _metadata(instruction)

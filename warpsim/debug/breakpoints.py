@@ -29,7 +29,7 @@ from warpsim.machine.values import Array
 from warpsim.machine.watcher import MemoryAccess
 from warpsim.program.mangling import qualified_name
 from warpsim.program.names import SPECIALS
-from warpsim.program.program import Function, Instruction, Program, Register
+from warpsim.program.program import Function, Instruction, Program, Register, line_column
 from warpsim.records import define, frozen
 from warpsim.report.rules import ALWAYS
 
@@ -170,11 +170,6 @@ class Catchpoint:
 
 
 Point = Breakpoint | Watchpoint | Catchpoint
-
-
-def line_column(instruction: Instruction) -> LineColumn:
-    """The place of an instruction."""
-    return instruction.span.line, instruction.span.column
 
 
 def resolve(program: Program, place: int | str, function: str | None = None) -> frozenset[LineColumn]:

@@ -18,7 +18,6 @@ from warpsim.debug.breakpoints import (
     MemoryTarget,
     Watch,
     Watchpoint,
-    line_column,
     unknown_name,
     watch_of,
 )
@@ -32,7 +31,7 @@ from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import WRITE, MemoryAccess
-from warpsim.program.program import Instruction
+from warpsim.program.program import Instruction, line_column
 from warpsim.records import frozen
 
 Arrived = Callable[[Group, Instruction], bool]

@@ -11,7 +11,6 @@ from warpsim.debug.breakpoints import (
     RegisterTarget,
     Target,
     Watchpoint,
-    line_column,
     may_change,
     may_write,
     registers_of,
@@ -22,7 +21,7 @@ from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending
 from warpsim.machine.state.launch import LaunchState
 from warpsim.native.regions.options import Condition, Stops
-from warpsim.program.program import Instruction
+from warpsim.program.program import Instruction, line_column
 
 Stopping = tuple[LineColumn, Condition | None]
 Who = tuple[int, int | None]

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
-from warpsim.debug.breakpoints import Catchpoint, Point, line_column
+from warpsim.debug.breakpoints import Catchpoint, Point
 from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Context
 from warpsim.debug.symbols import symbols_of
@@ -32,7 +32,7 @@ from warpsim.debug.values import Value
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 from warpsim.machine.values import Array
-from warpsim.program.program import Instruction, Program
+from warpsim.program.program import Instruction, Program, line_column
 from warpsim.records import frozen
 
 

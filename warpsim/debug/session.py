@@ -165,7 +165,8 @@ class Session(Position):
         step = number("step", step)
         if step < 0:
             raise DebugError(f"there is no step {step}: steps count from 0")
-        return self.stopped("end" if self.timeline.goto(step) == "end" else "step", refocus=True)
+        why = self.timeline.goto(step)
+        return self.stopped("step" if why == "target" else why, refocus=True)
 
     def back(self, n: int = 1, by: str = "instruction") -> Stop:
         """Undo the last ``n`` instructions of the warp in focus; with ``by="line"``, go back to the starts of its last

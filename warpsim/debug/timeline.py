@@ -32,7 +32,7 @@ from warpsim.machine.values import Array
 from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.native.regions.options import Stops
 from warpsim.native.tiering.eligibility import BARRIERS, compiled_for
-from warpsim.program.program import Instruction
+from warpsim.program.program import Instruction, line_column
 from warpsim.records import frozen
 
 Turn = tuple[int, int, int]
@@ -168,7 +168,7 @@ class Timeline(Watcher):
         self._furthest = max(self._furthest, self.step)
         self.machine, self.group = machine, group
         places = self._places
-        self._holding = places is not None and (instruction.span.line, instruction.span.column) in places.after
+        self._holding = places is not None and line_column(instruction) in places.after
         self._leave_room()
         if self.step == self._ahead:
             machine.hooks.pausing = True
@@ -479,7 +479,7 @@ class Timeline(Watcher):
 
     def _stops_at_ends(self, places: Places) -> bool:
         """Whether a motion may stop where threads exit."""
-        ends = {(i.span.line, i.span.column) for i in self.state.plan.main.function.code if i.traits.leaves}
+        ends = {line_column(i) for i in self.state.plan.main.function.code if i.traits.leaves}
         return not ends.isdisjoint(places.stops.keys() | places.after)
 
     def _joining(self, places: Places, alone: Compiled) -> Compiled:

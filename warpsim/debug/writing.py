@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from warpsim.debug import expressions as ex
-from warpsim.debug.breakpoints import line_column, resolve
+from warpsim.debug.breakpoints import resolve
 from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Context
 from warpsim.debug.position import Position, context_of
@@ -21,7 +21,7 @@ from warpsim.errors import shown
 from warpsim.host.cases import is_float
 from warpsim.machine.values import Array
 from warpsim.program.c_types import Scalar, Struct, elements, size, text
-from warpsim.program.program import Register
+from warpsim.program.program import Register, line_column
 from warpsim.types import ELEMENTS, ScalarType, bits_type
 
 

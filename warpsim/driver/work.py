@@ -53,18 +53,19 @@ class Launch:
         self.function.check()
         driver.report.launches += 1
         module = self.function.module
-        module.device.pending_launches = driver.pending()
         try:
-            result = self.function.kernel(
-                self.grid,
-                self.block,
-                self.params,
-                shared_mem=self.shared,
-                cluster=self.cluster or self.function.cluster,
-                cooperative=self.cooperative,
-                device=module.device,
-                **driver.options,
-            )
+            with module.device.lock:  # or a launch of another context might set its limit between
+                module.device.pending_launches = driver.pending()
+                result = self.function.kernel(
+                    self.grid,
+                    self.block,
+                    self.params,
+                    shared_mem=self.shared,
+                    cluster=self.cluster or self.function.cluster,
+                    cooperative=self.cooperative,
+                    device=module.device,
+                    **driver.options,
+                )
         except LaunchError as problem:
             raise DriverError(Result.INVALID_VALUE, str(problem)) from None
         except ExecutionError as problem:

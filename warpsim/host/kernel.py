@@ -323,6 +323,7 @@ class Kernel:
         nobody = type(watchers) is tuple and not watchers
         if not (nobody or (isinstance(watchers, Sequence) and all(isinstance(w, Watcher) for w in watchers))):
             raise LaunchError(f"watchers must be instances of warpsim.Watcher, not {shown(watchers)}")
+        watchers = () if nobody else tuple({id(watcher): watcher for watcher in watchers}.values())
         profiler = _profiler() if integer("profile", profile, 0, 1) else None
         printed: list[str] = []
 

@@ -60,6 +60,7 @@ def _legal(op: Op) -> str | None:
 
 
 _options = functools.partial(instruction, anchor=_ANCHOR, needs=(90, (8, 1)), legal=_legal)
+_loading = functools.partial(_options, traits=lambda op: Traits(polls=bool(op.get("sem"))))
 _LOADS = """
     multimem.ld_reduce{.weak}{.global}.op.WHAT         d, [a];
     multimem.ld_reduce.sem.scope{.global}.op.WHAT      d, [a];
@@ -67,20 +68,20 @@ _LOADS = """
 """
 
 
-@_options(f"{_LOADS.replace('.WHAT', '.type')} {_INTEGERS} .op = {{ .add, .min, .max, .and, .or, .xor }}; {_SCOPE}")
-@_options(
+@_loading(f"{_LOADS.replace('.WHAT', '.type')} {_INTEGERS} .op = {{ .add, .min, .max, .and, .or, .xor }}; {_SCOPE}")
+@_loading(
     f"{_LOADS.replace('.WHAT', '{.acc::f32}{.vec}.htype')} {_HALVES} .op = {{ .add }}; {_SCOPE}",
     checked_as={"d": _checked_as},
     gates={"acc::f32": (90, (8, 2))},
 )
-@_options(
+@_loading(
     f"{_LOADS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .min, .max }}; {_SCOPE}",
     checked_as={"d": _checked_as},
 )
-@_options(
+@_loading(
     f"{_LOADS.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; .op = {{ .add }}; {_SCOPE}"
 )
-@_options(
+@_loading(
     f"{_LOADS.replace('.WHAT', '{.acc::f16}{.vec}.htype')} {_BYTES} {_SCOPE}",
     needs=_FP8,
 )

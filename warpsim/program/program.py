@@ -283,6 +283,11 @@ class Instruction:
         return self.operands[1].function if self.traits.ending is Ending.CALL else ""
 
 
+def line_column(instruction: Instruction) -> tuple[int, int]:
+    """The place of an instruction in its text."""
+    return instruction.span.line, instruction.span.column
+
+
 def _given(spec: OperandSpec, operand: Operand) -> Given:
     """What a graph has to know of a source."""
     if operand.base is not None:

@@ -9,10 +9,10 @@ from functools import partial
 
 from warpsim.cli.dap.protocol import Body
 from warpsim.debug import DebugError, Session
-from warpsim.debug.breakpoints import line_column
 from warpsim.debug.threads import cta_text
 from warpsim.errors import source_path
 from warpsim.program.mangling import qualified_name
+from warpsim.program.program import line_column
 
 Respond = Callable[..., None]
 """Sends the response to a request, with its body if it has one."""

@@ -24,12 +24,13 @@ from warpsim.cli.debug.console import (
 from warpsim.cli.debug.table import command
 from warpsim.debug import Call, DebugError, InFlight
 from warpsim.debug import expressions as ex
-from warpsim.debug.breakpoints import line_column, resolve
+from warpsim.debug.breakpoints import resolve
 from warpsim.debug.threads import cta_text
 from warpsim.debug.waiting import shared_name
 from warpsim.errors import describe, plural, source_name
 from warpsim.machine.values import Array
 from warpsim.program.mangling import qualified_name
+from warpsim.program.program import line_column
 from warpsim.types import TYPES
 
 AROUND = 5

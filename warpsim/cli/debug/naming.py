@@ -11,13 +11,13 @@ from warpsim.cli.debug.console import Commands, one_line
 from warpsim.cli.debug.table import command
 from warpsim.debug import DebugError
 from warpsim.debug import expressions as ex
-from warpsim.debug.breakpoints import line_column, resolve
+from warpsim.debug.breakpoints import resolve
 from warpsim.debug.debug_info import Place, Symbol
 from warpsim.errors import plural, source_name
 from warpsim.program.c_types import CType, definition, scalar_of, size
 from warpsim.program.c_types import text as type_text
 from warpsim.program.mangling import qualified_name
-from warpsim.program.program import Param, Variable
+from warpsim.program.program import Param, Variable, line_column
 from warpsim.types import TYPES, StateSpace
 
 WORDS = {StateSpace.SHARED: "__shared__ ", StateSpace.CONST: "__constant__ ", StateSpace.GLOBAL: "__device__ "}

@@ -22,8 +22,8 @@ from warpsim.records import frozen
 
 # ---- kinds of arguments --------------------------------------------------------------------------
 
-TYPES: dict[str, Any] = {"I": ctypes.c_int32, "D": ctypes.c_int32, "U": ctypes.c_uint32}
-"""C types of arguments narrower than 64 bits."""
+TYPES: dict[str, Any] = {"I": ctypes.c_int32, "D": ctypes.c_int32, "U": ctypes.c_uint32, "r": ctypes.c_float}
+"""C types of arguments that are not 64 bits; of floats a function has at most two (``shim.c``)."""
 CURRENT = "!"
 """Begins the kinds of a function that needs a current context."""
 NOT_NULL: dict[str, Callable[[int, Any], None]] = {"4": put32, "8": put64, "B": put_bytes, "V": put_float}
@@ -35,7 +35,7 @@ Body = Callable[..., Any]
 READERS: dict[str, Read] = {}
 """Conversions of arguments by their kind; arguments of other kinds stay numbers.
 
-``P`` is any 64 bits, ``I`` an int, ``U`` an unsigned, ``O`` a pointer that is not null, ``T`` a string, ``D`` a device; of
+``P`` is any 64 bits, ``I`` an int, ``U`` an unsigned, ``r`` a float, ``O`` a pointer that is not null, ``T`` a string, ``D`` a device; of
 results, ``4`` is a word, ``8`` eight bytes, ``B`` bytes, ``V`` a float; ``w`` and ``y`` are a word and eight bytes that need not be
 stored.
 Each type of handle has a letter of its own, and the function receives the object.

@@ -59,7 +59,8 @@ def put(function: Function, offset: int, data: bytes) -> None:
     kept(function).params = before[:offset] + data + before[offset + len(data) :]
 
 
-call("fIU", "cuParamSeti cuParamSetf")(lambda function, at, word: put(function, at, struct.pack("<I", word)))
+call("fIU", "cuParamSeti")(lambda function, at, word: put(function, at, struct.pack("<I", word)))
+call("fIr", "cuParamSetf")(lambda function, at, value: put(function, at, struct.pack("<f", value)))
 call("fIOU", "cuParamSetv")(
     lambda function, at, data, nbytes: put(function, at, bytes_at(data, min(nbytes, MAX_PARAM_BYTES + 1)))
 )

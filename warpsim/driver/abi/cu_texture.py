@@ -319,12 +319,8 @@ call("tU", "cuTexRefSetFilterMode")(lambda reference, mode: reference.change(fil
 call("tU", "cuTexRefSetMipmapFilterMode")(lambda reference, mode: reference.change(mip_filter=int(mode == 1)))
 
 
-@call("tU", "cuTexRefSetMipmapLevelBias")
-@call("tUU", "cuTexRefSetMipmapLevelClamp")
-def set_levels(reference: Reference, *values: int) -> None:
-    """Do nothing: floats in registers do not come here, so the levels stay unbounded."""
-
-
+call("tr", "cuTexRefSetMipmapLevelBias")(lambda reference, bias: reference.change(bias=bias))
+call("trr", "cuTexRefSetMipmapLevelClamp")(lambda reference, least, most: reference.change(least=least, most=most))
 call("tU", "cuTexRefSetMaxAnisotropy")(lambda reference, most: reference.change(anisotropy=min(most, 16)))
 
 

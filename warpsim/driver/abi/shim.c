@@ -27,7 +27,7 @@ _Static_assert(FIRST == 6, "entries.S has room for six");
 extern u table[];                              /* these, and a slot for each entry point */
 extern const char names[], stubs[], library_name[]; /* the names, one behind the other; the entry points, each of 16 bytes */
 extern const int count;
-u answer(int at, u caller, const u *a);
+u answer(int at, u caller, const u *a, float x, float y);
 #pragma GCC visibility pop
 
 static int failed; /* READY, or why no call ever goes to Python */
@@ -160,7 +160,8 @@ static const char *name_of(int number)
     return name;
 }
 
-u answer(int at, u caller, const u *a) /* what an entry point does, given 16 words that may be arguments */
+u answer(int at, u caller, const u *a, float x, float y) /* what an entry point does, given 16 words that may be arguments, and two
+                                                            floats, which come in registers of their own */
 {
     int found = enter();
     if (found == FAILED)
@@ -169,9 +170,9 @@ u answer(int at, u caller, const u *a) /* what an entry point does, given 16 wor
         return late(name_of(at), a);
     Held held = hold();
     table[CALLER] = caller;
-    u (*function)(u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, u) = /* it does not look at those that it does not have */
-        (u(*)(u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, u))function_at(at);
-    u result = let_go(held, function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15]));
+    u (*function)(u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, float, float) = /* it does not look at those that it does not have */
+        (u(*)(u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, u, float, float))function_at(at);
+    u result = let_go(held, function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15], x, y));
     leave();
     return result;
 }
