@@ -90,7 +90,9 @@ def keeps_constants(accesses: list[Access], ranges: Array) -> bool:
     written = [k for k, e in enumerate(accesses) if e.space == "global" and e.kind != "load"]
     if not (constants and written):
         return True
-    low, high = ranges[:, :, 0].min(axis=0), ranges[:, :, 1].max(axis=0)
+    asked = {*constants, *written}  # one at a time: NumPy is slow along short rows
+    low = {k: int(ranges[:, k, 0].min()) for k in asked}
+    high = {k: int(ranges[:, k, 1].max()) for k in asked}
     return not any(low[k] < high[w] and low[w] < high[k] for k in constants for w in written)
 
 
