@@ -3,6 +3,7 @@
 import inspect
 import re
 import runpy
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -335,3 +336,55 @@ def test_the_page_on_watchers_lists_every_event():
     table = "".join(line for line in page.splitlines() if line.startswith("| "))
 
     assert sorted(re.findall(r"`(\w+)`", table)) == sorted(EVENTS)
+
+
+class Runs(Watcher):
+    """The instructions of each run of steps."""
+
+    def __init__(self):
+        self.seen = []
+
+    def run_before(self, machine, group, last):
+        """Where it begins."""
+        self.began = group.plan.blocks[group.block], group.at, last
+
+    def run_after(self, machine, group, last):
+        """Which ones it was."""
+        block, at, most = self.began
+        assert at < last <= most
+        self.seen.append([(group.selection.n, i.text) for i in block.instructions[at:last]])
+
+
+class Steps(Watcher):
+    """Each instruction."""
+
+    def __init__(self):
+        self.seen = []
+
+    def step_before(self, machine, group, instruction):
+        """One more."""
+        self.seen.append((group.selection.n, instruction.text))
+
+
+def test_runs_of_steps():
+    """Runs of steps are the steps in order: lanes wait in the midst of one, what is guarded or synchronises is alone. Each step is a
+    run where somebody hears of single ones."""
+    launch = kernel("""mov.u32 %r1, %tid.x; mov.u32 %r4, 0; setp.lt.u32 %p1, %r1, 40;
+@%p1 add.u32 %r2, %r1, 1; add.u32 %r2, %r1, 3; add.u32 %r2, %r1, 4;
+L: add.u32 %r4, %r4, 1; setp.lt.u32 %p0, %r4, 3; @%p0 bra L;
+@%p1 bra ONE; mov.u32 %r2, 7; shfl.sync.idx.b32 %r3, %r1, 0, 31, 0xffffffff; bra.uni TWO;
+ONE: mov.u32 %r2, 8; shfl.sync.idx.b32 %r3, %r1, 0, 31, 0xffffffff;
+TWO: bar.sync 0; add.u32 %r3, %r3, 1; ret;""")
+
+    def watched(*watchers):
+        launch((2,), (64,), (None,), watchers=watchers, checks="none")
+
+    watched(runs := Runs())
+    watched(steps := Steps())
+    watched(single := Runs(), beside := Steps())
+
+    assert list(chain(*runs.seen)) == steps.seen == beside.seen
+    assert (len(runs.seen), len(steps.seen)) == (13, 25)
+    assert all(len(run) == 1 for run in single.seen)
+    assert runs.seen[1] == [(128, "add.u32")]
+    assert [(128, "bar.sync")] in runs.seen

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 
@@ -438,3 +439,36 @@ def test_costs_nothing_unasked():
     code = "import sys, warpsim; warpsim.load('.version 8.0\\n.target sm_80\\n.address_size 64\\n.visible .entry k() { ret; }')['k']((1,), (1,), ()); print([m for m in sys.modules if m.startswith('warpsim.trace') or m.startswith('warpsim.observe')])"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+class Steps(warpsim.Watcher):
+    """Hears of single steps, which then are told to all watchers one by one."""
+
+    def step_before(self, machine, group, instruction):
+        """Nothing."""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "copy_pipeline",
+        "histogram",
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in ("gemm_multicast", "gemm_tma", "transpose", "stream_k")
+        ),
+    ],
+)
+@pytest.mark.parametrize("most", [61, recorder.STEPS])
+def test_runs_of_steps(program, most):
+    """What is recorded by runs of steps is what is recorded step by step."""
+    by_runs, by_steps = Tracer(2, most), Tracer(2, most)
+    run_case(PROGRAMS / program, watchers=[by_runs])
+    run_case(PROGRAMS / program, watchers=[by_steps, Steps()])
+    one, other = by_runs.trace(), by_steps.trace()
+
+    assert one.perfetto() == other.perfetto()
+    assert one.record() == other.record()
+    assert len(one.steps) > 60
+    for line, same in zip(one.profile.lines, other.profile.lines, strict=True):
+        assert attrs.evolve(line.counts, seconds=0) == attrs.evolve(same.counts, seconds=0)

@@ -172,6 +172,12 @@ def _registers_of(hooks: Hooks) -> _Registers | None:
     return _Registers(wrapped if alone else None)  # type: ignore[arg-type]
 
 
+def _by_steps(hooks: Hooks, state: LaunchState) -> bool:
+    """Whether somebody hears of single steps, or of runs that end in a random order."""
+    single = hooks.step_before is not None or hooks.step_after is not None
+    return single or (hooks.run_before is not None and state.schedule is not None)
+
+
 class Run:
     """A running launch: its state, its watchers, and the machine of each of its batches.
 
@@ -207,8 +213,8 @@ class Run:
         seconds = state.settings.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._timed = seconds is not None or progress is not None
-        both = self.hooks, self._near_hooks
-        self._watched = any(hooks.step_before is not None or hooks.step_after is not None for hooks in both)
+        self._watched = _by_steps(self.hooks, state)
+        self._near_watched = _by_steps(self._near_hooks, state)
         self._registers = _registers_of(self.hooks)
         self._near_registers = self._registers if near is None else _registers_of(self._near_hooks)
 
@@ -358,10 +364,12 @@ class Run:
 
     def _run_group(self, machine: Machine, group: Group) -> bool:  # noqa: C901  the innermost loop: no calls
         """Run a group until another comes before it; True for a pause."""
-        state, batch, hooks, watched = self.state, machine.batch, machine.hooks, self._watched
+        state, batch, hooks = self.state, machine.batch, machine.hooks
+        watched = self._near_watched if batch.near else self._watched
         before, after, compiled = hooks.shadowed_before, hooks.shadowed_after, None if batch.near else self.compiled
         registers = self._near_registers if batch.near else self._registers
         executed, names = hooks.region_executed, hooks.shadows
+        begins, ended = (None, None) if watched else (hooks.run_before, hooks.run_after)
         waiting = len(batch.runnable)
         limit = machine.limit(group) if waiting else None
         plain: BoundBlock | None = None  # the block that reads no shadow from before it
@@ -397,11 +405,15 @@ class Run:
             shadowed = bool(group.shadows) if block is plain and group.at else group.may_read_shadows(names)
             if registers is not None:
                 steps, end = registers.of(block, group)
-            stop = len(steps)
+            stop, last = len(steps), 0
             if left is not None:
                 stop, left = min(stop, group.at + left), left - (stop - group.at)
             elif compiled is not None and group.at < stop:
                 stop = compiled.until(group, stop)
+            if begins is not None and group.at < len(block.instructions):
+                last = block.run_ends[group.at]
+                stop = min(stop, last)
+                begins(machine, group, last)
             at = group.at
             while not (shadowed or watched) and at < stop:  # the hot loop: as few tests as possible
                 group.at = at
@@ -409,6 +421,8 @@ class Run:
                 at += 1
                 if suspended:
                     if suspended is not ATTEND:
+                        if ended is not None:
+                            ended(machine, group, at)
                         return False
                     if after is not None:
                         after(machine, group, block.instructions[at - 1])
@@ -419,6 +433,8 @@ class Run:
                     before(machine, group, block.instructions[number])
                 suspended = steps[number](machine, group)
                 if suspended and suspended is not ATTEND:
+                    if ended is not None:
+                        ended(machine, group, number + 1)
                     return False
                 if (shadowed or suspended) and after is not None:
                     after(machine, group, block.instructions[number])
@@ -430,7 +446,9 @@ class Run:
                         return pause
                     shadowed = shadowed or group.may_read_shadows(names)
             group.at = stop
-            if stop < len(steps):
+            if ended is not None and last:
+                ended(machine, group, last)
+            if stop < len(steps) or 0 < last < len(block.instructions):
                 if left is None:
                     plain = None if shadowed else block
                     continue
@@ -485,6 +503,8 @@ class Run:
             return False
         if not state.reported and hooks.step_before is not None and group.at < len(instructions):
             hooks.step_before(machine, group, instructions[group.at])
+        if not state.reported and hooks.run_before is not None and group.at < len(instructions):
+            hooks.run_before(machine, group, group.at + 1)
         if hooks.pausing:
             hooks.pausing, state.reported = False, True
             return True
@@ -498,6 +518,8 @@ class Run:
         hooks = machine.hooks
         if hooks.step_after is not None:
             hooks.step_after(machine, group, block.instructions[group.at])
+        if hooks.run_after is not None:
+            hooks.run_after(machine, group, group.at + 1)
         group.at += 1
         if group.at == len(block.instructions) or (self.compiled is not None and group.at == stop < block.n_steps):
             return None

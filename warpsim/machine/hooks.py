@@ -201,7 +201,15 @@ def _listeners_of(
 
 
 SINGLE = frozenset(
-    ("step_before", "step_after", "step_wrapped", "registers_read", "registers_written", "warp_synchronised")
+    (
+        "step_before",
+        "step_after",
+        "run_before",
+        "step_wrapped",
+        "registers_read",
+        "registers_written",
+        "warp_synchronised",
+    )
 )
 """Events of single steps."""
 PRODUCTS = frozenset(("descriptor_read", "tile_read", "wgmma_issued"))

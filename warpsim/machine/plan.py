@@ -123,6 +123,19 @@ class BoundBlock:
         """Those of them whose values from before the block it may read."""
         return self.touched & self.consulted
 
+    @cached_property
+    def run_ends(self) -> list[int]:
+        """Where a run of steps (`Watcher.run_before`) that begins at each instruction ends."""
+        ends, end = list[int](), len(self.instructions)
+        for at in reversed(range(end)):
+            instruction = self.instructions[at]
+            traits = instruction.traits
+            guarded = instruction.guard is not None and traits.ending is None
+            alone = guarded or traits.barrier is not None or traits.mbarrier is not None
+            ends.append(at + 1 if alone else end)
+            end = at if alone else end
+        return ends[::-1]
+
     def bind_when_run(self, n_steps: int, bind: Callable[[], list[Step]]) -> None:
         """Say how many steps it has, and what makes them when it first runs."""
         self.n_steps, self._make = n_steps, bind

@@ -122,6 +122,14 @@ class Watcher:
     def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """A group has executed an instruction and continues with the next."""
 
+    def run_before(self, machine: Machine, group: Group, last: int) -> None:
+        """A group is about to execute the steps of its block up to ``last``, one past the last of them, unless it has to wait before:
+        in place of `step_before` for each. A step that is guarded or synchronises runs alone, and each does where a watcher
+        hears single steps or the order is random."""
+
+    def run_after(self, machine: Machine, group: Group, last: int) -> None:
+        """A group has executed these steps, or had to wait at the one before ``last``."""
+
     def region_executed(self, machine: Machine, group: Group, steps: int) -> None:
         """Compiled code has executed so many steps of a group, of one warp if ``Settings.by_warp``."""
 

@@ -168,6 +168,14 @@ def cost_of(lanes: Lanes, space: str, nbytes: int) -> Cost:
     return Cost(rows, weight, warps, count, 0, pieces, int(passes.sum()) * weight, int(passes.max(initial=0)))
 
 
+def count_shared(counts: Counts, cost: Cost, nbytes: int, times: int = 1) -> None:
+    """Count accesses of so many bytes a lane to shared memory, of warps that have made no other at the same step."""
+    counts.shared_bytes += times * cost.lanes * nbytes
+    counts.shared_accesses += times * cost.warps
+    counts.shared_pieces += times * cost.pieces
+    counts.shared_passes += times * cost.passes
+
+
 @define(eq=False)
 class Entry:
     """Counts of one instruction."""
@@ -196,6 +204,8 @@ class Profiler(Watcher):
         self._since = 0
         self._guard: tuple[Entry, int] | None = None
         self._reached: dict[str, Array] = {}
+        self._reached_at = -1
+        """The step of a block whose accesses have reached these warps."""
         self._costs: dict[tuple[object, ...], tuple[Selection, Cost]] = {}
         """The same in larger batches, which are not kept beyond the launch."""
 
@@ -215,6 +225,11 @@ class Profiler(Watcher):
         """Count threads that enter a block, and those that a guard disables."""
         if self._running is not None:
             self._stop()
+        entry = self._enter(machine, group, instruction)
+        self._running, self._since = entry, time.perf_counter_ns()
+
+    def _enter(self, machine: Machine, group: Group, instruction: Instruction) -> Entry:
+        """Count threads that enter a block, and those that a guard disables at the group's step."""
         entry = self._entries.get(id(instruction)) or self._entry(instruction)
         if group.at == 0:
             self.entry_counted(machine, group, 1)
@@ -222,9 +237,8 @@ class Profiler(Watcher):
             count = _left_out(group, instruction)
             entry.left_out += count
             self._guard = entry, count
-        if self._reached:
-            self._reached = {}
-        self._running, self._since = entry, time.perf_counter_ns()
+        self._reached_at = -1
+        return entry
 
     def entry_counted(self, machine: Machine, group: Group, times: int) -> None:
         """Count threads that enter a block, or (-1) that will execute its first instruction again."""
@@ -308,6 +322,8 @@ class Profiler(Watcher):
     def _count(self, machine: Machine, group: Group, access: MemoryAccess, *, of_rows: bool) -> None:
         """Count an access."""
         started = time.perf_counter_ns()
+        if self._reached_at != group.at:
+            self._reached_at, self._reached = group.at, {}
         entry, cost = self._entry(group.instruction), self._cost(group, access, of_rows=of_rows)
         counts, nbytes = entry.counts, cost.lanes * access.nbytes
         if access.space == "local":
@@ -319,10 +335,8 @@ class Profiler(Watcher):
                 counts.sectors += cost.sectors
                 counts.global_accesses += self._new("global", cost)
         else:
-            counts.shared_bytes += nbytes
-            counts.shared_accesses += self._new("shared", cost)
-            counts.shared_pieces += cost.pieces
-            counts.shared_passes += cost.passes
+            count_shared(counts, cost, access.nbytes)
+            counts.shared_accesses += self._new("shared", cost) - cost.warps
             if cost.most > (entry.conflict.passes if entry.conflict else 1):
                 self._note(
                     machine, entry, warp_rows(group, access.place, access.active, of_rows=of_rows), access.nbytes

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from array import array
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from operator import index
 
+import attrs
 import numpy as np
 
 from warpsim.errors import Finding, LaunchError, shown
@@ -13,15 +16,18 @@ from warpsim.isa.traits import Mbarrier
 from warpsim.machine.hooks import Listener
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import BoundBlock, Issue
+from warpsim.machine.selection import Selection
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Affine, Array, Place
-from warpsim.machine.watcher import MemoryAccess
+from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.numerics.arrays import distinct
-from warpsim.observe.profiler import Entry, Profiler
+from warpsim.observe.profiler import Cost, Entry, Profiler, count_shared
 from warpsim.program.program import Instruction
+from warpsim.records import define, frozen
+from warpsim.report.profile import Profile
 from warpsim.trace.document import Trace
 from warpsim.trace.rows import KEPT, Flights, Rows, Waits
 
@@ -30,8 +36,37 @@ HEIGHT = 256
 NEAR = 4
 """Accesses of the same place within this many steps share a mark."""
 MOST = 300_000
-TOGETHER = 1 << 18
-"""So many runs of blocks touched become marks at once."""
+LOW = (1 << 20) - 1
+"""The part of a run's number that is a block."""
+TOGETHER = 1 << 14
+"""So many accesses become marks at once."""
+
+
+@define(eq=False)
+class Touched:
+    """What an access touches: the ``runs`` of blocks (`_packed`), None until they are ``found`` from places that stay as they are."""
+
+    find: Callable[[], Array]
+    runs: Array | None = None
+
+    def found(self) -> Array:
+        """The runs."""
+        if self.runs is None:
+            self.runs = self.find()
+        return self.runs
+
+
+@frozen(eq=False)
+class Again:
+    """An access of shared memory that comes again, by the same threads to the same places: what it costs, and the steps at which
+    it came since it was last counted."""
+
+    touched: Touched
+    selection: Selection
+    entry: Entry
+    cost: Cost
+    nbytes: int
+    steps: array[int] = attrs.field(factory=partial(array, "q"))
 
 
 class Touches:
@@ -44,10 +79,10 @@ class Touches:
         self.block = 16
         while self.block * HEIGHT < size:
             self.block *= 2
-        self._runs: dict[tuple[int, int, int, int], int] = {}
-        """Numbers of runs of blocks: the CTA's position, the first block, the last, and the kind of access."""
-        self._steps, self._touched, self._size = array("q"), list[Array](), 0
-        """Accesses that are not yet marks: their steps and runs, and how many of these."""
+        self._runs = np.empty(0, np.int64)
+        """Runs of blocks, ascending (`_packed`)."""
+        self._steps, self._touched, self._size = array("q"), list[Touched](), 0
+        """Accesses that are not yet marks: their steps and what they touch; how many there are with those that came again."""
         self._last, self._open = np.empty(0, np.int64), np.empty(0, np.int64)
         """Of each run: the last step with such an access, and the number of its last mark."""
         self._begun: list[tuple[Array, Array]] = []
@@ -55,9 +90,25 @@ class Touches:
         self._ends = np.empty(0, np.int64)
         self._count = 0
         """How many marks there would be if there were no limit."""
-        self._known: dict[Hashable, Array] = {}
-        """The runs of accesses, by what decides them, of CTAs of one batch."""
+        self._known: dict[Hashable, Touched] = {}
+        """What accesses touch, by what decides them, of CTAs of one batch."""
+        self._again: dict[Hashable, Again] = {}
         self._batch: BatchState | None = None
+
+    def again(self, machine: Machine, key: Hashable, now: int) -> bool:
+        """Mark an access like another one; False if there is none."""
+        found = self._again.get(key)
+        if found is None or self._batch is not machine.batch:
+            return False
+        found.steps.append(now)
+        self._size += 1
+        if self._size > TOGETHER:
+            self.mark()
+        return True
+
+    def keep(self, key: Hashable, found: Again) -> None:
+        """Keep an access that may come again."""
+        self._again[key] = found
 
     def touch(
         self,
@@ -68,10 +119,11 @@ class Touches:
         active: Array | None,
         shape: tuple[int, ...],
         now: int,
-    ) -> None:
+    ) -> Touched:
         """Mark accesses of up to 16 bytes at each place; ``at``, ``columns`` and ``active`` broadcast to ``shape``."""
-        if self._batch is not machine.batch or len(self._known) >= KEPT:
-            self._batch, self._known = machine.batch, {}
+        if self._batch is not machine.batch or max(len(self._known), len(self._again)) >= KEPT:
+            self.mark()
+            self._batch, self._known, self._again = machine.batch, {}, {}
         place: object = at
         if type(at) is Affine:
             place = at.base, at.strides, at.extents
@@ -81,12 +133,16 @@ class Touches:
         key = kind, place, columns.shape, columns.tobytes(), lanes, shape
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._numbers(kind, self._keys(machine, at, columns, active, shape))
+            given = machine, at, columns, active, shape
+            found = self._known[key] = Touched(lambda: _packed(kind, self._keys(*given)))
+            if type(at) is not Affine or active is not None:
+                found.found()
         self._steps.append(now)
         self._touched.append(found)
-        self._size += len(found)
+        self._size += 1
         if self._size > TOGETHER:
-            self._mark()
+            self.mark()
+        return found
 
     def _keys(
         self, machine: Machine, place: Place | Affine, columns: Array, active: Array | None, shape: tuple[int, ...]
@@ -103,29 +159,26 @@ class Touches:
         mask = here >= 0 if active is None else (here >= 0) & np.broadcast_to(active, shape)
         return distinct(here[mask] << 32 | np.broadcast_to(at, shape)[mask] // self.block)
 
-    def _numbers(self, kind: int, keys: Array) -> Array:
-        """The numbers of the runs that blocks make."""
-        if not len(keys):
-            return np.empty(0, np.int64)
-        ends = np.flatnonzero(keys[1:] != keys[:-1] + 1)
-        begins, lasts = [keys.item(0), *keys[ends + 1].tolist()], [*keys[ends].tolist(), keys.item(-1)]
-        known = self._runs
-        found = [
-            known.setdefault((begin >> 32, begin & 0xFFFFFFFF, end & 0xFFFFFFFF, kind), len(known))
-            for begin, end in zip(begins, lasts, strict=True)
-        ]
-        return np.array(found)
-
-    def _mark(self) -> None:
-        """Let the marks of what was touched go on, or begin new ones."""
+    def mark(self) -> None:
+        """Let the marks of what was touched go on, or begin new ones, and count what came again."""
+        for one in self._again.values():
+            if times := len(one.steps):
+                self._steps.extend(one.steps)
+                self._touched += [one.touched] * times
+                count_shared(one.entry.counts, one.cost, one.nbytes, times)
+                del one.steps[:]
         if not self._size:
             return
-        runs = np.concatenate(self._touched)
-        steps = np.repeat(self._steps, [len(found) for found in self._touched])
+        inorder = np.argsort(self._steps, kind="stable")
+        found = [self._touched[k].found() for k in inorder.tolist()]
+        runs, steps = np.concatenate(found), np.repeat(np.array(self._steps)[inorder], [len(one) for one in found])
         self._steps, self._touched, self._size = array("q"), [], 0
-        more = len(self._runs) - len(self._last)
-        self._last = np.append(self._last, np.full(more, -1 - NEAR))
-        self._open = np.append(self._open, np.full(more, -1))
+        before = self._runs
+        self._runs, runs = np.unique(np.append(before, runs), return_inverse=True)
+        kept, runs = runs[: len(before)], runs[len(before) :]
+        last, opened = np.full(len(self._runs), -1 - NEAR), np.full(len(self._runs), -1)
+        last[kept], opened[kept] = self._last, self._open
+        self._last, self._open = last, opened
         order = np.argsort(runs.astype(np.uint16) if len(self._runs) <= 1 << 16 else runs, kind="stable")
         runs, steps = runs[order], steps[order]
         first = np.diff(runs, prepend=-1) != 0
@@ -138,7 +191,7 @@ class Touches:
         runs, numbers = runs[parts], self._open[runs[parts]]
         numbers[begun] = np.arange(self._count, self._count + len(begun))
         kept = begun[: max(MOST - self._count, 0)]
-        self._begun.append((steps[parts[kept]], runs[kept]))
+        self._begun.append((steps[parts[kept]], self._runs[runs[kept]]))
         self._ends = np.append(self._ends, ends[kept])
         self._count += len(begun)
         self._ends[numbers[numbers < MOST]] = ends[numbers < MOST]
@@ -147,10 +200,21 @@ class Touches:
     @property
     def marks(self) -> list[tuple[int, ...]]:
         """The marks so far."""
-        self._mark()
-        named, ends = list(self._runs), iter(self._ends.tolist())
-        begun = [pair for steps, runs in self._begun for pair in zip(steps.tolist(), runs.tolist(), strict=True)]
-        return [(step, end, *named[run]) for (step, run), end in zip(begun, ends, strict=True)]
+        self.mark()
+        if not self._begun:
+            return []
+        steps, runs = (np.concatenate(part) for part in zip(*self._begun, strict=True))
+        fields = [steps, self._ends, runs >> 42, runs >> 22 & LOW, runs >> 2 & LOW, runs & 3]
+        return list(zip(*[field.tolist() for field in fields], strict=True))
+
+
+def _packed(kind: int, keys: Array) -> Array:
+    """The runs that blocks make, each as a number: the CTA's position, the first block, the last, and the kind of access."""
+    if not len(keys):
+        return keys
+    ends = np.flatnonzero(keys[1:] != keys[:-1] + 1)
+    first, last = keys[np.append(0, ends + 1)], keys[np.append(ends, -1)]
+    return first >> 32 << 42 | (first & LOW) << 22 | (last & LOW) << 2 | kind
 
 
 class _Elsewhere(Profiler):
@@ -190,6 +254,14 @@ class Tracer(Profiler):
         self._instructions: list[Instruction] = []
         self._numbers: dict[int, int] = {}
         self._steps = array("I")
+        self._known: dict[tuple[BoundBlock | None, int, int], array[int]] = {}
+        """The numbers of instructions of blocks, from one up to another."""
+        self._group: Group | None = None
+        """Executes steps ``first`` to ``last`` of a block, of which those before ``done`` are recorded."""
+        self._block: BoundBlock | None = None
+        self._first = self._last = self._done = 0
+        self._spent: dict[tuple[BoundBlock, int, int], int] = {}
+        """Nanoseconds that runs of steps took."""
         self._runs: list[list[int]] = []
         self._findings: list[tuple[int, Finding]] = []
         self._crew = -1
@@ -237,7 +309,21 @@ class Tracer(Profiler):
 
     @property
     def _now(self) -> int:
+        """The number of the last step of the CTAs shown; -1 before the first."""
+        if self._group is not None:
+            self._extend(min(self._group.at + 1, self._last))
         return len(self._steps) - 1
+
+    @property
+    def _shown(self) -> int:
+        """The number of the step that CTAs shown execute; -1 if others do, or the recording has ended."""
+        group = self._group
+        if self._crew < 0:
+            return -1
+        if group is None:
+            return len(self._steps) - 1
+        now = len(self._steps) + min(group.at, self._last - 1) - self._done
+        return now if now < self._max_steps else -1
 
     def _number(self, instruction: Instruction) -> int:
         found = self._numbers.get(id(instruction))
@@ -254,29 +340,58 @@ class Tracer(Profiler):
 
     # ---- steps -------------------------------------------------------------------------------
 
-    def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """Record a step of the CTAs shown."""
+    step_before, step_after = Watcher.step_before, Watcher.step_after
+
+    def run_before(self, machine: Machine, group: Group, last: int) -> None:
+        """Record steps of the CTAs shown: as many as `run_after` or another event says."""
         assert self._rows is not None
-        super().step_before(machine, group, instruction)
+        block, at, before = group.plan.blocks[group.block], group.at, self._now
+        instruction = block.instructions[at]
+        self._enter(machine, group, instruction)
         self._crew = crew = self._rows.crew(machine, group.selection)
-        now = len(self._steps)
-        if now >= self._max_steps:
+        if before + 1 >= self._max_steps:
             self._full, self._crew = True, -1
-        if self._crew < 0:
-            return
-        number = self._numbers.get(id(instruction))
-        self._steps.append(self._number(instruction) if number is None else number)
-        if self._runs and self._runs[-1][2] == crew and self._runs[-1][1] == now:
-            self._runs[-1][1] = now + 1
-        else:
-            self._runs.append([now, now + 1, crew])
+        self._group, self._block, self._last, self._first, self._done = group, block, last, at, at
         traits = instruction.traits
-        if traits.mbarrier is None and traits.barrier is None:
-            return
-        if traits.does(Mbarrier.WAIT):
-            self._waits.open("mbarrier", self._rows.crews[crew].rows, now)
+        if last == at + 1:
+            self._extend(last)
+            self._group = None
+        if self._crew < 0 or (traits.mbarrier is None and traits.barrier is None):
+            pass
+        elif traits.does(Mbarrier.WAIT):
+            self._waits.open("mbarrier", self._rows.crews[crew].rows, before + 1)
         elif traits.barrier is not None and traits.barrier.among == "cluster" and traits.barrier.waits:
-            self._waits.open("cluster barrier", self._rows.crews[crew].rows, now)
+            self._waits.open("cluster barrier", self._rows.crews[crew].rows, before + 1)
+        self._since = time.perf_counter_ns()
+
+    def run_after(self, machine: Machine, group: Group, last: int) -> None:
+        """Record those that were executed, and share out their time."""
+        assert self._block is not None
+        key = self._block, self._first, last
+        self._spent[key] = self._spent.get(key, 0) + time.perf_counter_ns() - self._since
+        self._extend(last)
+        self._group = None
+
+    def _extend(self, last: int) -> None:
+        """Record the steps of a run up to one of its block."""
+        if self._crew < 0 or last <= self._done:
+            return
+        crew, begin = self._crew, len(self._steps)
+        if begin + last - self._done > self._max_steps:
+            last = self._done + self._max_steps - begin
+            self._full, self._crew = True, -1
+        key = self._block, self._done, last
+        numbers = self._known.get(key)
+        if numbers is None:
+            assert self._block is not None
+            instructions = self._block.instructions[self._done : last]
+            numbers = self._known[key] = array("I", map(self._number, instructions))
+        self._done, end = last, begin + len(numbers)
+        self._steps.extend(numbers)
+        if self._runs and self._runs[-1][2] == crew and self._runs[-1][1] == begin:
+            self._runs[-1][1] = end
+        elif end > begin:
+            self._runs.append([begin, end, crew])
 
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
         """Record a finding and its step."""
@@ -316,35 +431,45 @@ class Tracer(Profiler):
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark reads and writes of lanes; data delivered by copies is part of their flight."""
+        now = -1 if machine.delivering or not access.space.startswith("shared") else self._shown
+        at, key, kept = access.at, None, self._touches
+        if now >= 0 and access.everywhere and type(at) is Affine and access.active is None:
+            key = id(self._block), group.at, id(group.selection), access.kind, at.base, at.strides, at.extents
+            if kept.again(machine, key, now):
+                return
         super().memory_accessed(machine, group, access)
-        if access.space.startswith("shared") and self._crew >= 0 and not machine.delivering:
-            kind, shape = int(access.writes), group.selection.shape
-            self._touches.touch(machine, kind, access.at, access.columns, access.active, shape, self._now)
+        if now >= 0:
+            kind, selection = int(access.writes), group.selection
+            touched = kept.touch(machine, kind, at, access.columns, access.active, selection.shape, now)
+            if key is not None:
+                cost = self._cost(group, access, of_rows=False)
+                kept.keep(key, Again(touched, selection, self._entry(group.instruction), cost, access.nbytes))
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark reads and writes of matrix rows."""
         super().rows_accessed(machine, group, access)
-        if self._crew >= 0:
+        if (now := self._shown) >= 0:
             place, columns = access.places, access.columns
             shape = np.broadcast_shapes(place.shape, columns.shape)
-            self._touches.touch(machine, int(access.writes), place, columns, access.active, shape, self._now)
+            self._touches.touch(machine, int(access.writes), place, columns, access.active, shape, now)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
         """Mark reads of tiles by wgmma."""
         super().tile_read(machine, group, address, columns, limits, nbytes)
-        if self._crew >= 0 and not machine.delivering:
+        if not machine.delivering and (now := self._shown) >= 0:
             shape = np.broadcast_shapes(address.shape, columns.shape)
-            self._touches.touch(machine, 2, address, columns, None, shape, self._now)
+            self._touches.touch(machine, 2, address, columns, None, shape, now)
 
     # ---- asynchronous operations -------------------------------------------------------------
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Record the start of copies."""
         super().async_issued(machine, transfer)
+        now = self._now
         if transfer.place is not None and not self._full:
-            self._flights.start(machine, transfer, self._number(transfer.place), self._now)
+            self._flights.start(machine, transfer, self._number(transfer.place), now)
 
     def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Record that copies signalled their mbarriers."""
@@ -360,9 +485,10 @@ class Tracer(Profiler):
 
     def wgmma_issued(self, machine: Machine, group: Group, issue: Issue) -> None:
         """Record the start of a wgmma."""
+        now = self._now
         if self._crew >= 0 and machine.batch.wgmma is not None:
             number = self._number(group.instruction)
-            self._flights.issue(machine, group, machine.batch.wgmma.issued, number, self._now)
+            self._flights.issue(machine, group, machine.batch.wgmma.issued, number, now)
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Record that a wgmma was waited for."""
@@ -370,6 +496,16 @@ class Tracer(Profiler):
             self._flights.done(machine, group, machine.batch.wgmma.done, self._now)
 
     # ---- the end -----------------------------------------------------------------------------
+
+    def profile(self) -> Profile:
+        """The counts by PTX line."""
+        if self.began:
+            self._touches.mark()
+        for (block, first, last), spent in self._spent.items():
+            for instruction in block.instructions[first:last]:
+                self._entry(instruction).counts.seconds += 1e-9 * spent / (last - first)
+        self._spent.clear()
+        return super().profile()
 
     def trace(self) -> Trace:
         """The recording so far; the launch need not have ended."""

@@ -25,7 +25,7 @@ from warpsim.machine.memory.addresses import WINDOWS, Extent, last_along, space_
 from warpsim.machine.memory.global_access import in_one_allocation
 from warpsim.machine.memory.word_access import I64, in_rows, rows_view
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
-from warpsim.machine.selection import Rect
+from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import FLAT, Affine, Array, DType, NotAffine, Value, as_array, extend, retype, stays_affine
 from warpsim.program.program import Instruction, Operand
@@ -366,17 +366,22 @@ def _guarded(guard: Guard, step: Step, general: Step) -> Step:
 def _load(view: View, elements: Elements, general: Step) -> Step:
     at, slots, shared = elements.at, elements.slots, view is _shared
     nbytes = elements.dtype.itemsize * len(slots)
+    told: tuple[Affine, Selection, MemoryAccess] | None = None  # the last access: loops repeat it
 
     def step(machine: Machine, group: Group) -> object:
+        nonlocal told
         start, notify = group.env[at], machine.hooks.memory_accessed
         if type(start) is Affine and (notify is None or (shared and start.strides != FLAT)):
             found = view(machine, group, start, elements)
             if found is not None:
                 if notify is not None:
-                    assert isinstance(group.selection, Rect), "it has all CTAs"
-                    first = Affine(start.base + elements.offset, start.strides, start.extents, I64)
-                    given = READ, "shared", first, nbytes, None, group.selection.columns, None
-                    notify(machine, group, MemoryAccess(*given, everywhere=True))
+                    last, selection = told, group.selection
+                    if last is None or last[0] is not start or last[1] is not selection:
+                        assert isinstance(selection, Rect), "it has all CTAs"
+                        first = Affine(start.base + elements.offset, start.strides, start.extents, I64)
+                        given = READ, "shared", first, nbytes, None, selection.columns, None
+                        last = told = start, selection, MemoryAccess(*given, everywhere=True)
+                    notify(machine, group, last[2])
                 flat = start.strides == FLAT and len(group.selection.shape) == 1
                 for slot, one in zip(slots, found, strict=True):
                     group.env[slot] = one.copy().reshape(1) if flat else one.copy()

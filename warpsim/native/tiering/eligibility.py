@@ -36,6 +36,7 @@ STEPS = frozenset(
     {
         "step_before",
         "step_after",
+        "run_before",
         "shadowed_before",
         "shadowed_after",
         "group_split",
