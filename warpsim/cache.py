@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -41,20 +42,29 @@ def read_object(key: str) -> bytes | None:
     The digest detects damage and an object under another key. It does not keep out who may write there: `read` does.
     """
     folder = cache_folder()
-    data = None if folder is None else read(folder / f"{key}.o", OBJECT_BYTES + HEAD)
-    if data is None or data[:HEAD] != _head(key, data[HEAD:]):
+    if folder is None or not os.path.lexists(name := f"{folder}{os.sep}{key}.o"):  # as most that are looked for
         return None
-    return data[HEAD:]
+    data = read(Path(name), OBJECT_BYTES + HEAD)
+    if data is None or data[:HEAD] != _head(key, body := data[HEAD:]):
+        return None
+    return body
+
+
+def hashed(data: bytes) -> bytes:
+    """A digest of bytes."""
+    return blake2b(data, digest_size=SIZE).digest()
 
 
 def digest(*parts: object) -> str:
     """A name for what parts together decide."""
-    return blake2b("\0".join(map(str, parts)).encode(errors="surrogatepass"), digest_size=SIZE).hexdigest()
+    return hashed("\0".join(map(str, parts)).encode(errors="surrogatepass")).hex()
 
 
 def _head(key: str, body: bytes) -> bytes:
     length = len(body).to_bytes(8, "little")
-    return _MARK + blake2b(key.encode() + b"\0" + length + body, digest_size=SIZE).digest() + length
+    found = blake2b(key.encode() + b"\0" + length, digest_size=SIZE)
+    found.update(body)
+    return _MARK + found.digest() + length
 
 
 def write_object(key: str, body: bytes) -> None:

@@ -23,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _status(list(arguments))
     gc.set_threshold(COLLECTED)
     words = sys.argv[1:]
+    if not {"exec", "record"} & {*words[:1]}:  # whose programs decide for themselves
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a thread of it spins for 25 ms when NumPy is imported
     if FILE not in os.environ:
         status = _status(words)
         gc.freeze()  # the process ends: there is nothing to look for

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import os
 import shutil
@@ -14,6 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from warpsim.cache import hashed
 from warpsim.errors import LaunchError
 from warpsim.owned import PART, cache_folder, doubt, read, sweep, write
 
@@ -76,7 +76,7 @@ def build(spare: Path | None = None) -> Path:
         raise LaunchError(f"the driver library runs on Linux; {sys.platform} has warpsim.driver and warpsim.compat")
     python = python_library()
     sources = (path.read_bytes() for path in sorted(SOURCES.glob("*.*")))  # they declare the functions
-    key = hashlib.sha256(b"\0".join([*sources, "\0".join([python, *LIBRARIES]).encode()])).hexdigest()[:16]
+    key = hashed(b"\0".join([*sources, "\0".join([python, *LIBRARIES]).encode()])).hex()[:16]
     problem: Exception = LaunchError("there is no folder for the driver library: WARPSIM_CACHE names one")
     for folder in filter(None, (cache_folder(), spare)):
         home = Path(os.path.realpath(folder), f"cuda-{key}")
@@ -100,7 +100,7 @@ def _digest(home: Path) -> bytes | None:
     if None in found or not all((home / link).exists() for link in LINKS):
         return None
     parts = [home.name.encode(), *(data or b"" for data in found)]
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+    return hashed(b"".join(map(hashed, parts)))
 
 
 def _whole(home: Path) -> bool:

@@ -116,7 +116,9 @@ class BoundBlock:
     def touched(self) -> frozenset[int]:
         """The registers that its instructions read or write; a function's results leave with its end."""
         ends = any(i.traits.ending not in (None, Ending.BRANCH) for i in self.instructions[-1:])
-        return (self.consulted if ends else frozenset()).union(*[i.registers for i in self.instructions])
+        return (self.consulted if ends else frozenset()).union(
+            *[r for i in self.instructions for r in (i.reads, i.writes)]
+        )
 
     @cached_property
     def examined(self) -> frozenset[int]:

@@ -266,7 +266,8 @@ static void begin(void)
              " more = [p for p in paths if p not in sys.path]\n"
              " if %d:\n"
              "  import gc\n"
-             "  gc.set_threshold(200_000)\n" /* as `warpsim.cli`: hardly any of what a process that starts makes is garbage */
+             "  gc.set_threshold(200_000)\n" /* as `warpsim.cli`: hardly any of what a process that starts makes is garbage, */
+             "  os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')\n" /* and threads of OpenBLAS spin for 25 ms */
              "  sys.path[:0] = more\n"
              " elif not all(map(find_spec, ('numpy', 'ml_dtypes', 'attrs'))): sys.path += more\n"
              " if paths and 'warpsim' not in sys.modules:\n" /* this one, whatever the program's Python has */

@@ -9,7 +9,7 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from warpsim.cache import read_object, write_object
 from warpsim.isa import DECLARED
 from warpsim.isa.spec import REGISTRY
 from warpsim.native.compiling.linking import Linked
+from warpsim.numerics.arrays import Array
 from warpsim.types import JsonObject
 from warpsim.version import VERSION
 
@@ -31,21 +32,29 @@ def function_at(address: int) -> Function:
     return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)
 
 
-def keep(key: str, linked: Linked, facts: JsonObject) -> None:
-    """Keep code, with what is known of it."""
-    head = json.dumps({**facts, "functions": linked.functions, "outside": linked.outside}).encode()
-    write_object(key, len(head).to_bytes(_LENGTH, "little") + head + linked.code)
+def keep(key: str, linked: Linked, facts: JsonObject, tables: Sequence[Array] = ()) -> None:
+    """Keep code, with what is known of it, and the tables that it reads."""
+    shapes = [(table.dtype.str, table.shape) for table in tables]
+    given = {**facts, "functions": linked.functions, "outside": linked.outside, "tables": shapes}
+    head = json.dumps(given).encode()
+    parts = len(head).to_bytes(_LENGTH, "little"), head, *[table.tobytes() for table in tables], linked.code
+    write_object(key, b"".join(parts))
 
 
-def find(key: str) -> tuple[JsonObject, dict[str, int]] | None:
-    """What is known of code that was kept, and the addresses of its functions, where it is mapped from now on."""
+def find(key: str) -> tuple[JsonObject, dict[str, int], list[Array]] | None:
+    """What is known of code that was kept, the addresses of its functions, where it is mapped from now on, and its tables."""
     data = read_object(key) if possible() else None
     if data is None:
         return None
     end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
     facts: JsonObject = json.loads(data[_LENGTH:end])
+    tables = []
+    for dtype, shape in facts["tables"]:
+        table = np.ndarray(shape, dtype, data, end).copy()  # where it is aligned
+        tables.append(table)
+        end += table.nbytes
     begins = map_code(data[end:], facts["outside"])
-    return None if begins is None else (facts, {name: begins + at for name, at in facts["functions"].items()})
+    return None if begins is None else (facts, {name: begins + at for name, at in facts["functions"].items()}, tables)
 
 
 def made_by() -> str | None:

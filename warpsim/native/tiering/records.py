@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import attrs
-import numpy as np
 
 from warpsim.cache import digest, note, read_object, write_object
 from warpsim.machine.plan import FunctionPlan
@@ -45,7 +44,7 @@ class Records:
         self._name = digest(note_of(plan.kernel), plan.name, what, images.made_by())
 
     def _key(self, place: Place, options: Options, signature: Signature | None = None) -> str:
-        return digest(self._name, place, tuple(options), _dumps(signature))
+        return digest(self._name, place, tuple(options), "" if signature is None else _dumps(signature))
 
     def region(self, place: Place, options: Options) -> Region | None:
         """A region of which there is code on disk."""
@@ -59,9 +58,8 @@ class Records:
         found = images.find(self._key(place, options, signature))
         if found is None:
             return None
-        facts, addresses = found
+        facts, addresses, tables = found
         given, variant = signature
-        tables = [np.frombuffer(bytes.fromhex(data), dtype).reshape(shape) for dtype, shape, data in facts["tables"]]
         return CompiledRegion(
             region,
             given,
@@ -95,7 +93,6 @@ class Records:
         if linked is not None:
             facts = {
                 "name": name,
-                "tables": [(t.dtype.str, t.shape, np.ascontiguousarray(t).tobytes().hex()) for t in code.tables],
                 "left": code.left,
                 "accesses": code.accesses,
                 "once": code.once,
@@ -106,7 +103,7 @@ class Records:
                 "counters": code.counters,
                 "counter_words": code.counter_words,
             }
-            images.keep(self._key(place, options, signature), linked, facts)
+            images.keep(self._key(place, options, signature), linked, facts, code.tables)
         write_object(self._key(place, options), _dumps(_facts(region)).encode())
         note(note_of(self.plan.kernel))
 
