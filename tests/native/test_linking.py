@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
 import llvmlite.binding as llvm
+import numpy as np
 
 from warpsim.native.compiling import images
 from warpsim.native.compiling.images import function_at
@@ -54,6 +55,23 @@ def test_code_that_runs():
     for address in addresses:
         assert function_at(address + linked.functions["caller"])(ctypes.addressof(buffer)) == 14
         assert struct.unpack("<qiiii", buffer.raw[:24]) == (12, 3, 5, 7, 0)
+
+
+@pytest.mark.skipif(not images.possible(), reason="code cannot be mapped here")
+def test_code_that_is_kept():
+    """It is found with what is known of it and its tables, whatever their types and shapes."""
+    linked = link([object_of(CALLED, HERE)])
+    tables = [np.arange(5, dtype=np.uint8), np.arange(6.0).reshape(2, 3), np.arange(8, dtype=np.int64)[::2]]
+    images.keep("code with tables", linked, {"lines": [3, 4]}, tables)
+
+    facts, addresses, found = images.find("code with tables")
+
+    assert facts["lines"] == [3, 4]
+    assert images.function_at(addresses["other"])(None) == 0
+    for table, kept in zip(tables, found, strict=True):
+        assert kept.dtype == table.dtype
+        assert kept.flags.aligned
+        assert np.array_equal(kept, table)
 
 
 @pytest.mark.parametrize("processor", ["x86_64", "aarch64"])

@@ -14,6 +14,7 @@ the parameters need neither.
 from __future__ import annotations
 
 import bisect
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -21,8 +22,6 @@ import numpy as np
 from warpsim.checks.async_global import sources_of
 from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells, Log, cells_of
 from warpsim.checks.race import RULE as RACE
-from warpsim.checks.race.clocks import BatchClocks
-from warpsim.checks.race.detector import races_of
 from warpsim.errors import Finding
 from warpsim.isa.traits import Family, Mbarrier
 from warpsim.machine.asynchrony.wgmma_chains import Chain
@@ -39,6 +38,9 @@ from warpsim.machine.watcher import READ, WRITE, MemoryAccess, Watcher
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
+
+if TYPE_CHECKING:
+    from warpsim.checks.race.clocks import BatchClocks
 
 RULE = "proxy-fence"
 OF_LAUNCH: Note[LaunchProxies] = Note(RULE)
@@ -634,6 +636,8 @@ class ProxyFences(Watcher):
             shared = machine.launch.notes[OF_LAUNCH] = LaunchProxies()
         machine.batch.notes[PROXIES] = proxies = Proxies(shared, machine)
         if RACE in machine.launch.settings.checks:
+            from warpsim.checks.race.detector import races_of
+
             proxies.clocks = races_of(machine).clocks
 
     def _proxies(self, machine: Machine) -> Proxies:
