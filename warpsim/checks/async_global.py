@@ -227,7 +227,8 @@ class GlobalUses:
         self, place: Array, nbytes: int, shape: tuple[int, ...], active: Array | None
     ) -> Iterator[tuple[Use, Array]]:
         """The uses that accesses to ``nbytes`` at each ``place`` (broadcast to ``shape``) meet, and masks of those."""
-        low, high, at = int(place.min()), int(place.max()), spread(place, shape)
+        low, high = (int(each.reduce(place, axis=None)) for each in (np.minimum, np.maximum))
+        at = spread(place, shape)
         for start, end, sheets in self._near(low, high + nbytes):
             if low >= start and high < end:
                 inside, near = active, at - start

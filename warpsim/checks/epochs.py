@@ -112,7 +112,9 @@ class Epochs:
         if (
             count <= 8
             and high - low > count
-            and not any(int(self.rows.take(first + k, mode="clip").max(initial=0)) >= oldest for k in range(count))
+            and not any(
+                np.maximum.reduce(self.rows.take(first + k, mode="clip"), axis=None) >= oldest for k in range(count)
+            )
         ):
             return None
         rows = np.maximum(np.minimum(first[..., None] + np.arange(count), last), 0)

@@ -376,8 +376,10 @@ class Proxies:
     def _covered(self, seen: Array, low: int, high: int, columns: Array | slice) -> bool:
         """Whether what these cells tell of is fenced: by each thread itself, or after a barrier of its CTA."""
         cells = self._part(seen, low, high).reshape(-1, self.n_ctas)[:, columns]
-        newest = cells.max(axis=0)
-        if not newest.any() or (self.isolated and (newest >> SHIFT < self.floor["shared"][columns]).all()):
+        newest = np.maximum.reduce(cells)
+        if not np.logical_or.reduce(newest):
+            return True
+        if self.isolated and np.logical_and.reduce(newest >> SHIFT < self.floor["shared"][columns]):
             return True
         fenced = self.fence_time["shared"].take((cells & THREAD) - self.base, mode="clip")
         return bool(((fenced > cells >> SHIFT) | (cells == 0)).all())

@@ -354,9 +354,10 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
         boxes = work.boxes
         address = boxes.shared(start)
         written = bits.gather(address, columns, boxes.dtype)
-        lacking = (written != np.iinfo(written.dtype).max) & boxes.inside(which)
-        address = np.broadcast_to(address, lacking.shape)
+        lacking = written != np.iinfo(written.dtype).max
         if lacking.any():
+            lacking &= boxes.inside(which)
+            address = np.broadcast_to(address, lacking.shape)
             parts, size = written.view(boxes.element), boxes.element.itemsize
             address = (address[..., None] + np.arange(0, boxes.dtype.itemsize, size)).reshape(parts.shape)
             lacking = np.repeat(lacking, boxes.dtype.itemsize // size, axis=1) & (parts != np.iinfo(parts.dtype).max)

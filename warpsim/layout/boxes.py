@@ -205,7 +205,7 @@ class Boxes:
         if parts is None or not tile.holds(first):
             return None
         base = self.fields.address + tile.strides @ first
-        if (base % size).any():
+        if np.logical_or.reduce(base % size):
             return None
         return (base[:, None] + parts).reshape(-1), np.repeat(np.arange(len(base)), len(parts))
 
@@ -221,7 +221,7 @@ class Boxes:
     def shared(self, start: Array) -> Array:
         """Shared addresses ``[boxes, count]`` in bytes of boxes that begin at ``start``, swizzled; ``[1, count]`` if
         they are the same for all of them."""
-        if len(start) and (start == start[0]).all():
+        if len(start) and np.logical_and.reduce(start == start[0]):
             start = start[:1]
         return _swizzled(self.fields, start[:, None] + self._form.offsets)
 
@@ -390,7 +390,7 @@ class Tile:
 
     def holds(self, first: Array) -> bool:
         """Whether boxes at coordinates ``[axes, boxes]`` lie inside the tensor."""
-        return bool(((first >= 0) & (first <= self.last)).all())
+        return bool(np.logical_and.reduce((first >= 0) & (first <= self.last), axis=None))
 
 
 @functools.lru_cache(maxsize=32)

@@ -476,19 +476,21 @@ class BulkReach:
     def scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: Choose | None) -> None:
         """Store elements ``[boxes, count]``, or combine them with the tensor: rows that may be the same one after another."""
         place, stored = boxes.elements(lanes)
-        n_parts = boxes.rows if reduction is not None and boxes.rows else 1
-        divided = (np.split(each, n_parts, axis=1) for each in (place, stored, values))
+        if reduction is None or not boxes.rows:
+            self._scatter(boxes, place, stored, values, reduction)
+            return
+        divided = (np.split(each, boxes.rows, axis=1) for each in (place, stored, values))
         for places, kept, part in zip(*divided, strict=True):
             self._scatter(boxes, places, kept, part, reduction)
 
     def _scatter(self, boxes: Boxes, place: Array, stored: Array, values: Array, reduction: Choose | None) -> None:
-        if stored.all():
+        if np.logical_and.reduce(stored, axis=None):
             place, values = place.reshape(-1), values.reshape(-1)
         else:
             place, values = place[stored], values[stored]
         if not len(place):
             return
-        low, high = int(place.min()), int(place.max()) + boxes.dtype.itemsize
+        low, high = int(np.minimum.reduce(place)), int(np.maximum.reduce(place)) + boxes.dtype.itemsize
         raw = self.global_bytes(boxes.fields.address + low, high - low, write=True)
         if raw is None:
             return

@@ -218,7 +218,7 @@ class BulkCopies(BulkReach):
             box = Receivers(np.arange(len(start)), owners, start, owners, start)
             if not (self.reduces(fields, reduction) and self.placed(boxes, store=True) and self.fits(box, boxes)):
                 continue
-            source = Footprint(owners, start, boxes.extent)
+            source = box.footprint(boxes.extent)
             work = BoxStore(boxes, source, np.zeros((len(start), boxes.count), boxes.dtype), reduction)
             self._start_store(mine, work, source, GlobalTarget.of_boxes(boxes), reduces=reduction is not None)
 

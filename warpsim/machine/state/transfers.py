@@ -48,7 +48,7 @@ class Footprint:
         if len(self.start) == 1:
             low = high = self.start.item()
         elif len(self.start):
-            low, high = int(self.start.min()), int(self.start.max())
+            low, high = int(np.minimum.reduce(self.start)), int(np.maximum.reduce(self.start))
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high + self.nbytes)
         object.__setattr__(self, "at", low if low == high else None)
