@@ -341,6 +341,79 @@ def test_boxes_that_arrive_one_after_the_other(late):
     assert np.array_equal(out, [[tensor[y : y + 8, x : x + 32] for x, y in each] for each in corners.tolist()])
 
 
+STORES = """.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry boxes(.param .align 64 .b8 map[128], .param .u64 corners, .param .u32 laps)
+{
+.reg .b32 r<12>; .reg .b64 d<8>; .reg .pred p, over; .shared .align 1024 .b8 tile[1024];
+mov.u32 r0, %tid.x; mov.u32 r1, %ctaid.x; ld.param.u32 r2, [laps]; setp.eq.u32 p, r0, 0; mul.lo.u32 r3, r1, r2;
+ld.param.u64 d0, [corners]; mad.wide.u32 d0, r3, 8, d0; mov.b64 d2, map; cvta.param.u64 d2, d2; mov.u32 r4, 0;
+shl.b32 r5, r0, 2; mov.u32 r6, tile; add.u32 r5, r5, r6; mad.lo.u32 r10, r3, 256, r0; add.u32 r10, r10, 1;
+LAP:
+st.shared.u32 [r5], r10; fence.proxy.async.shared::cta; ld.global.v2.u32 {r7, r8}, [d0];
+bar.sync 0;
+@!p bra NEXT;
+cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [d2, {r7, r8}], [tile];
+cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+NEXT:
+bar.sync 0;
+add.u64 d0, d0, 8; add.u32 r10, r10, 256; add.u32 r4, r4, 1; setp.lt.u32 over, r4, r2;
+@over bra LAP;
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("swizzle", ["NONE", "128B"])
+def test_boxes_stored_inside_and_across_the_end_of_a_tensor(swizzle, late):
+    """Later stores through a map are made by what is known of the first, where they lie inside."""
+    rows, width, ctas = 60, 64, 3
+    tensor, wanted = np.zeros((rows, width), np.uint32), np.zeros((rows + 8, width + 32), np.uint32)
+    corners = np.tile(np.array([[0, 0], [32, 8], [4, 3], [48, 2], [8, 9]], np.int32), (ctas, 1, 1))
+    corners[:, :, 1] += np.array([[22], [0], [44]], np.int32)
+    for number, (x, y) in enumerate(corners.reshape(-1, 2)):
+        units = (1 + 256 * number + np.arange(256, dtype=np.uint32)).reshape(8, 8, 4)
+        if swizzle == "128B":  # units of 16 bytes, by the number of the line
+            units = np.take_along_axis(units, (np.arange(8)[:, None] ^ np.arange(8))[:, :, None], axis=1)
+        wanted[y : y + 8, x : x + 32] = units.reshape(8, 32)
+    map = warpsim.TensorMap(
+        tensor, global_dim=(width, rows), global_strides=(4 * width,), box_dim=(32, 8), swizzle=swizzle
+    )
+    effects = "at_wait" if late else "eager"
+    warpsim.load(STORES)["boxes"]((ctas,), (256,), (map, corners, corners.shape[1]), async_effects=effects)
+
+    assert np.array_equal(tensor, wanted[:rows, :width])
+
+
+@pytest.mark.parametrize(("corner", "what"), [((2, 0), "coordinate 2 is 8 bytes"), ((-4, 0), "a negative coordinate")])
+def test_a_store_like_one_before_is_checked_as_that(corner, what):
+    """Where a map is known already, a box may still begin where none can."""
+    tensor = np.zeros((60, 64), np.uint32)
+    map = warpsim.TensorMap(tensor, global_dim=(64, 60), global_strides=(256,), box_dim=(32, 8))
+    with pytest.raises(warpsim.ExecutionError, match=what):
+        warpsim.load(STORES)["boxes"]((1,), (256,), (map, np.array([[4, 8], corner], np.int32), 2))
+
+    assert tensor[8:16, 4:36].all()
+    assert np.count_nonzero(tensor) == 256
+
+
+def test_a_swizzle_that_is_only_loaded():
+    """Nor is one stored that only loads may have, the second time."""
+    tensor = np.zeros((60, 64), np.uint32)
+    flips = "128B_ATOM_32B_FLIP_8B"
+    map = warpsim.TensorMap(tensor, global_dim=(64, 60), global_strides=(256,), box_dim=(32, 8), swizzle=flips)
+    kernel, corners = (
+        warpsim.load(STORES.replace("sm_90a", "sm_100a").replace("8.3", "8.6"))["boxes"],
+        np.array([[0, 0], [4, 8]], np.int32),
+    )
+    found = kernel((1,), (256,), (map, corners, 2), on_finding="collect").findings
+
+    assert [(f.rule, f.count) for f in found] == [("tensor-map", 2)]
+    assert not tensor.any()
+
+
 @pytest.mark.parametrize(
     ("place", "column", "what"),
     [("%s", 1, "a multiple of 16"), ("%s+16", 0, "a multiple of 128"), ("%s+3968", 0, "leaves the"), ("%s+128", 4, "")],

@@ -30,6 +30,7 @@ from warpsim.machine.state.transfers import (
     RunStore,
     Signal,
     ThreadCopy,
+    Tile,
     Transfer,
     Which,
     Work,
@@ -155,15 +156,27 @@ class BulkCopies(BulkReach):
             self._start(mine, BoxLoad(boxes, to), to, boxes.nbytes, extent=boxes.extent)
 
     def _loads_tile(self, lanes: Lanes, to: Receivers, map: Address, mode: str) -> bool:
-        """Start the copies if they are what most are: of boxes inside the tensor of one plain tiled map that cannot change."""
+        """Start the copies if they are what most are."""
+        found = self._inside(lanes, to, map, mode)
+        if found is None:
+            return False
+        tile, boxes = found
+        phase = mbarriers.phase(use_by_copies(self.machine, self.group, self.active, tile.signal))
+        work, positions = BoxLoad(boxes, to), lanes.positions
+        transfer = Transfer(self.group, positions, work, tile.writes, signal=tile.signal, phase=phase)
+        transfers.start(self.machine, self.group, self.active, transfer)
+        return True
+
+    def _inside(self, lanes: Lanes, to: Receivers, map: Address, mode: str) -> tuple[Tile, Boxes] | None:
+        """Boxes inside the tensor of one plain tiled map that cannot change, which most copies move; None of others."""
         at, given = self.alike(map), map.coordinates[0]
         if at is None or type(given) is not tuple:
-            return False
+            return None
         rank, n = len(given), lanes.index.size
         fields = self.machine.maps.get((at, rank, mode))
         tile = None if fields is None or mode != "tile" else to.tile(fields)
         if tile is None or tile.writes.high > self.machine.batch.shared.size:
-            return False
+            return None
         corners = np.empty((rank, n), np.int64)
         for axis, value in enumerate(given):
             if type(value) is Affine and value.strides == FLAT:
@@ -172,15 +185,11 @@ class BulkCopies(BulkReach):
                 corners[axis] = self.flat(value, lanes).view(np.int32)
         boxes = Boxes.inside_tensor(tile.form, corners, tile.words, tile.writes.low)
         if boxes is None:
-            return False
-        machine, notify = self.machine, self.machine.hooks.map_used
+            return None
+        notify = self.machine.hooks.map_used
         if notify is not None:
-            notify(machine, self.group, lanes.named(at), lanes.columns, self.active)
-        phase = mbarriers.phase(use_by_copies(machine, self.group, self.active, tile.signal))
-        work, positions = BoxLoad(boxes, to), lanes.positions
-        transfer = Transfer(self.group, positions, work, tile.writes, signal=tile.signal, phase=phase)
-        transfers.start(machine, self.group, self.active, transfer)
-        return True
+            notify(self.machine, self.group, lanes.named(at), lanes.columns, self.active)
+        return tile, boxes
 
     def _shapes(
         self, map: Address, lanes: Lanes, mode: str, extra: list[Array]
@@ -202,6 +211,11 @@ class BulkCopies(BulkReach):
         inside.
         """
         lanes = self.lanes()
+        to = self.receivers_at(lanes, src, src) if reduction is None else None
+        found = None if to is None else self._inside(lanes, to, map, mode)
+        if found is not None and found[0].fields.swizzle != tensor_map.FLIPPED:
+            self._start_boxes(lanes, found[1], found[0].writes, None)
+            return
         sources = self.address(src, lanes)
         columns = [self.flat(c, lanes) for c in coordinates(map)]
         for fields, part in self.maps(map, lanes, mode):
@@ -218,9 +232,11 @@ class BulkCopies(BulkReach):
             box = Receivers(np.arange(len(start)), owners, start, owners, start)
             if not (self.reduces(fields, reduction) and self.placed(boxes, store=True) and self.fits(box, boxes)):
                 continue
-            source = box.footprint(boxes.extent)
-            work = BoxStore(boxes, source, np.zeros((len(start), boxes.count), boxes.dtype), reduction)
-            self._start_store(mine, work, source, GlobalTarget.of_boxes(boxes), reduces=reduction is not None)
+            self._start_boxes(mine, boxes, box.footprint(boxes.extent), reduction)
+
+    def _start_boxes(self, lanes: Lanes, boxes: Boxes, source: Footprint, reduction: Choose | None) -> None:
+        work = BoxStore(boxes, source, np.zeros((len(lanes.index), boxes.count), boxes.dtype), reduction)
+        self._start_store(lanes, work, source, GlobalTarget.of_boxes(boxes), reduces=reduction is not None)
 
     def copy(
         self,
