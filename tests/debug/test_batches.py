@@ -9,6 +9,8 @@ import warpsim
 from engines import compiles
 from state_equality import seen
 from warpsim.debug import Session, batches
+from warpsim.debug.breakpoints import target_of
+from warpsim.debug.places import writers
 
 HEAD = """
 .version 8.0
@@ -218,3 +220,35 @@ def test_stops_where_threads_exit(name, monkeypatch):
         session.break_at("op:ret", "%ctaid.x == 2 && %tid.x == 40")
     for move in (Session.cont, Session.cont, Session.reverse_cont):
         assert move(together) == move(alone)
+
+
+def test_addresses_share_code():
+    """Stops for whoever writes one word, and those for another, differ by a number that code is given."""
+    session = going("divergence", "interpreter")
+    first, state = session.timeline.state.memory.allocations[0].start, session.timeline.state
+    one, other = (
+        writers(target_of(session.context, f"global.u32[{first + at}]", "lane", read=False), state) for at in (4, 8)
+    )
+    assert one.stops == other.stops
+    assert (one.watched, other.watched) == ((first + 4,), (first + 8,))
+
+
+@compiles
+@pytest.mark.long
+@pytest.mark.parametrize("space", ["", ".global"])
+def test_words_that_are_watched(space, monkeypatch):
+    """Code that is given two addresses stops where either word is written, and tells who wrote another one."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    monkeypatch.setitem(BODIES, "divergence", BODIES["divergence"].replace("st.global", f"st{space}"))
+    alone, together = sessions = [going("divergence", engine) for engine in ("interpreter", "compiled")]
+    for session in sessions:
+        first = session.timeline.state.memory.allocations[0].start
+        for word in 95, 383:
+            session.watch(f"global.u32[{first + 4 * word}]")
+    for reason in "watchpoint", "watchpoint", "end":
+        assert together.cont() == alone.cont()
+        assert alone.stop.reason == reason
+    for session in sessions:
+        session.goto(1500)
+    one, other = (session.origin(f"global.u32[{first + 4 * 63}]") for session in sessions)
+    assert (one.lane, one.step) == (other.lane, other.step) == (31, one.step)

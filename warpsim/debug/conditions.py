@@ -49,30 +49,30 @@ def any_of(conditions: Sequence[Condition]) -> Condition:
     return Condition(" or ".join(sorted({c.text for c in conditions})), holds)
 
 
-def accesses(kinds: frozenset[str], space: str, first: int, nbytes: int) -> Condition:
+def accesses(kinds: frozenset[str], space: str, number: int, nbytes: int) -> Condition:
     """Holds for instructions that may access bytes of a state space, in whichever CTA; ``kinds`` are "load", "store" and
-    "atomic"."""
+    "atomic". The first byte is that of `LaunchState.watched` with a ``number``, so that all addresses have the same code."""
 
     def holds(reader: Reader, instruction: Instruction, effects: tuple[Effect, ...]) -> Node:
+        first = reader.read(("watched", number), U64)
         return _either(_touches(effect, space, first, nbytes) for effect in effects if effect.kind in kinds)
 
-    return Condition(f"{'/'.join(sorted(kinds))} {space} {first:#x}+{nbytes}", holds)
+    return Condition(f"{'/'.join(sorted(kinds))} {space} of {number}+{nbytes}", holds)
 
 
 def _either(nodes: Iterable[Node]) -> Node:
     return functools.reduce(lambda a, b: operate(np.bitwise_or, [a, b], BOOL), nodes, NEVER)
 
 
-def _touches(effect: Effect, space: str, first: int, nbytes: int) -> Node:
+def _touches(effect: Effect, space: str, first: Node, nbytes: int) -> Node:
     if effect.space not in (space, "generic"):
         return NEVER
-    if effect.space == "generic" and space == "shared":
-        first += SHARED_WINDOW
-    elif effect.space == "generic" and space == "local":
+    if effect.space == "generic" and space == "local":
         return constant(1, BOOL)
     # the distance from the lowest address of an access that touches the first byte, modulo 2^64
     size = effect.count * effect.type.bytes
-    lowest = constant((first - size + 1) % (1 << 64), U64)
+    window = SHARED_WINDOW if effect.space == "generic" and space == "shared" else 0
+    lowest = operate(np.subtract, [first, constant((size - 1 - window) % (1 << 64), U64)], U64)
     distance = operate(np.subtract, [effect.address, lowest], U64)
     return operate(np.less, [distance, constant(size - 1 + nbytes, U64)], BOOL)
 

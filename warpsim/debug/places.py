@@ -34,6 +34,7 @@ def places_of(points: Sequence[Breakpoint | Watchpoint], launch: LaunchState) ->
     found: list[Stopping] = []
     after = set[LineColumn]()
     who: set[Who | None] = set()
+    addresses: list[int] = []
     for point in points:
         if isinstance(point, Breakpoint):
             always = point.condition is None or point.ignore > 0
@@ -42,17 +43,18 @@ def places_of(points: Sequence[Breakpoint | Watchpoint], launch: LaunchState) ->
             who.add(None)
         else:
             kinds = CHANGES | READS if point.read else CHANGES
-            watched = list(_watched(point.target, launch, kinds))
+            watched = list(_watched(point.target, launch, kinds, len(addresses)))
+            addresses += _addresses(point.target)
             found += watched
             after |= {place for place, _ in watched}
             who.add(_who(point.target, launch))
-    return Places(_joined(found), frozenset(after), who.pop() if len(who) == 1 else None)
+    return Places(_joined(found), frozenset(after), who.pop() if len(who) == 1 else None, watched=tuple(addresses))
 
 
 def writers(target: RegisterTarget | MemoryTarget, launch: LaunchState) -> Places:
     """Where a register or memory may be written."""
     found = _joined(_watched(target, launch, CHANGES))
-    return Places(found, frozenset(found), _who(target, launch))
+    return Places(found, frozenset(found), _who(target, launch), watched=tuple(_addresses(target)) if found else ())
 
 
 def _joined(found: Iterable[Stopping]) -> Stops:
@@ -65,8 +67,13 @@ def _joined(found: Iterable[Stopping]) -> Stops:
     }
 
 
-def _watched(target: Target, launch: LaunchState, kinds: frozenset[str]) -> Iterator[Stopping]:
-    """The instructions that may change what is watched, or read it."""
+def _addresses(target: Target) -> list[int]:
+    """The address that conditions on a target compare with."""
+    return [target.location.address] if isinstance(target, MemoryTarget) else []
+
+
+def _watched(target: Target, launch: LaunchState, kinds: frozenset[str], number: int = 0) -> Iterator[Stopping]:
+    """The instructions that may change what is watched, or read it; memory is the one of a ``number``."""
     kernel = launch.plan
     alone = not (kernel.uses.asynchronous or kernel.program.externs)  # nothing happens in global memory as threads exit
     for function in [f for f in kernel.program.functions.values() if f is kernel.entry or not f.entry]:
@@ -74,7 +81,7 @@ def _watched(target: Target, launch: LaunchState, kinds: frozenset[str]) -> Iter
             place = line_column(instruction)
             if isinstance(target, MemoryTarget):
                 if "memory" in instruction.form.ports and _plain(instruction) and target.location.space != "generic":
-                    yield place, accesses(kinds, _space(target), target.location.address, target.nbytes)
+                    yield place, accesses(kinds, _space(target), number, target.nbytes)
                 elif alone and instruction.traits.leaves and _space(target) == "global":
                     continue
                 elif instruction.form.ports or not _plain(instruction):

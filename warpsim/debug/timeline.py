@@ -69,12 +69,13 @@ class Change:
 class Places:
     """Where a motion may stop: before the instructions of ``stops``, on their conditions, and after those of ``after``. ``who``:
     only the steps of this CTA matter, or only those of this warp of it (linear). ``lane``: the steps of all do, and those of this
-    lane of the warp are counted."""
+    lane of the warp are counted. ``watched`` are the addresses that conditions name by their numbers."""
 
     stops: Stops = field(factory=dict)
     after: frozenset[tuple[int, int]] = frozenset()
     who: tuple[int, int | None] | None = None
     lane: int | None = None
+    watched: tuple[int, ...] = ()
 
     @property
     def both(self) -> list[tuple[Stops, int | None]]:
@@ -463,6 +464,7 @@ class Timeline(Watcher):
         if places is None:
             self._run = self._each_step
             return
+        self.state.watched = places.watched
         joins = self.state.settings.by_warp and self.leaving is None and self.occurred is None and not self.has_watchers
         key = places, accesses, joins
         if self._between_stops is None or self._between_stops[0] != key:

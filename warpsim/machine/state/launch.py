@@ -195,6 +195,8 @@ class LaunchState:
     """Grids that kernels have launched and that have not ended, but for those that it launches itself."""
     inside: int = 0
     """How many grids run while this one does: each polls for the one that it has launched."""
+    watched: tuple[int, ...] = ()
+    """Addresses that code compares with, because the launch may have to stop there."""
     _param_address: int | None = None
     _workspace: int | None = None
 

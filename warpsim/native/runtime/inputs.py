@@ -81,7 +81,7 @@ INTEGERS = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 LARGE = 1 << 63
 
 
-REGISTER, TYPED, PARAM, FRAME, PARAMETERS, NUMBER = range(6)
+REGISTER, TYPED, PARAM, FRAME, PARAMETERS, WATCHED, NUMBER = range(7)
 Source = tuple[int, int, Any]
 """How a key is read: what it is, a place, and the end of a parameter or the type of a register's content (for a plain
 register: of one that may never have been written)."""
@@ -96,7 +96,7 @@ def source_of(key: Key) -> Source:
         return TYPED, kind, TYPES[key[1]].dtype
     if kind == "param":
         return PARAM, key[1], key[1] + TYPES[key[2]].bytes
-    return {"frame": FRAME, "parameters": PARAMETERS}.get(kind, NUMBER), key[1], None
+    return {"frame": FRAME, "parameters": PARAMETERS, "watched": WATCHED}.get(kind, NUMBER), key[1], None
 
 
 def values_of(machine: Machine, group: Group, sources: list[Source]) -> list[Value | int] | None:
@@ -118,12 +118,19 @@ def values_of(machine: Machine, group: Group, sources: list[Source]) -> list[Val
                 value = group.fetch(at)
             if value.dtype.itemsize != more.itemsize:
                 value = retype(value.array() if type(value) is Affine else value, more)
-        elif kind == FRAME:
-            value = group.local_base + at
         else:
-            value = machine.launch.param_address + at if kind == PARAMETERS else at
+            value = _number(machine, group, kind, at)
         values.append(value)
     return values
+
+
+def _number(machine: Machine, group: Group, kind: int, at: int) -> int:
+    """What is one number, of no register."""
+    if kind == FRAME:
+        return group.local_base + at
+    if kind == WATCHED:
+        return machine.launch.watched[at]
+    return machine.launch.param_address + at if kind == PARAMETERS else at
 
 
 def _of_frame(group: Group, at: int, unwritten: DType | None) -> Value | None:
