@@ -39,33 +39,33 @@ MOST = 300_000
 LOW = (1 << 20) - 1
 """The part of a run's number that is a block."""
 TOGETHER = 1 << 14
-"""So many accesses become marks at once."""
+"""So many accesses become marks at once, fewer where they are of many places each."""
 
 
 @define(eq=False)
 class Touched:
-    """What an access touches: the ``runs`` of blocks (`_packed`), None until they are ``found`` from places that stay as they are."""
+    """What an access touches: runs of blocks (`_packed`), or what finds them."""
 
-    find: Callable[[], Array]
-    runs: Array | None = None
+    runs: Array | Callable[[], Array]
 
     def found(self) -> Array:
         """The runs."""
-        if self.runs is None:
-            self.runs = self.find()
+        if callable(self.runs):
+            self.runs = self.runs()
         return self.runs
 
 
 @frozen(eq=False)
 class Again:
-    """An access of shared memory that comes again, by the same threads to the same places: what it costs, and the steps at which
-    it came since it was last counted."""
+    """An access of shared memory that comes again, by the same threads to the same places, after the same others of its step: what
+    it costs, ``warps`` that made none of these, and the steps at which it came since it was last counted."""
 
     touched: Touched
     selection: Selection
+    access: MemoryAccess
     entry: Entry
     cost: Cost
-    nbytes: int
+    warps: int
     steps: array[int] = attrs.field(factory=partial(array, "q"))
 
 
@@ -93,22 +93,33 @@ class Touches:
         self._known: dict[Hashable, Touched] = {}
         """What accesses touch, by what decides them, of CTAs of one batch."""
         self._again: dict[Hashable, Again] = {}
+        self._latest: tuple[int, Again | None] = -1, None
+        """The step of the latest access, and the access if it may come again."""
         self._batch: BatchState | None = None
+
+    def key(self, now: int, *what: Hashable) -> Hashable:
+        """The key of an access that may come again, None if it may not: what came before it in its step counts."""
+        step, before = self._latest
+        if step != now:
+            return what
+        return None if before is None else (id(before), *what)
 
     def again(self, machine: Machine, key: Hashable, now: int) -> bool:
         """Mark an access like another one; False if there is none."""
         found = self._again.get(key)
         if found is None or self._batch is not machine.batch:
             return False
+        self._latest = now, found
         found.steps.append(now)
         self._size += 1
         if self._size > TOGETHER:
             self.mark()
         return True
 
-    def keep(self, key: Hashable, found: Again) -> None:
+    def keep(self, now: int, key: Hashable, found: Again) -> None:
         """Keep an access that may come again."""
         self._again[key] = found
+        self._latest = now, found
 
     def touch(
         self,
@@ -124,6 +135,7 @@ class Touches:
         if self._batch is not machine.batch or max(len(self._known), len(self._again)) >= KEPT:
             self.mark()
             self._batch, self._known, self._again = machine.batch, {}, {}
+        self._latest = now, None
         place: object = at
         if type(at) is Affine:
             place = at.base, at.strides, at.extents
@@ -133,10 +145,11 @@ class Touches:
         key = kind, place, columns.shape, columns.tobytes(), lanes, shape
         found = self._known.get(key)
         if found is None:
-            given = machine, at, columns, active, shape
+            if isinstance(at, np.ndarray):
+                at = at.copy()  # it is looked at later
+                self._size += at.size >> 6
+            given = machine, at, columns, None if active is None else active.copy(), shape
             found = self._known[key] = Touched(lambda: _packed(kind, self._keys(*given)))
-            if type(at) is not Affine or active is not None:
-                found.found()
         self._steps.append(now)
         self._touched.append(found)
         self._size += 1
@@ -165,7 +178,7 @@ class Touches:
             if times := len(one.steps):
                 self._steps.extend(one.steps)
                 self._touched += [one.touched] * times
-                count_shared(one.entry.counts, one.cost, one.nbytes, times)
+                count_shared(one.entry.counts, one.cost, one.warps, one.access.nbytes, times)
                 del one.steps[:]
         if not self._size:
             return
@@ -432,26 +445,36 @@ class Tracer(Profiler):
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark reads and writes of lanes; data delivered by copies is part of their flight."""
         now = -1 if machine.delivering or not access.space.startswith("shared") else self._shown
-        at, key, kept = access.at, None, self._touches
-        if now >= 0 and access.everywhere and type(at) is Affine and access.active is None:
-            key = id(self._block), group.at, id(group.selection), access.kind, at.base, at.strides, at.extents
-            if kept.again(machine, key, now):
-                return
-        super().memory_accessed(machine, group, access)
-        if now >= 0:
-            kind, selection = int(access.writes), group.selection
-            touched = kept.touch(machine, kind, at, access.columns, access.active, selection.shape, now)
-            if key is not None:
-                cost = self._cost(group, access, of_rows=False)
-                kept.keep(key, Again(touched, selection, self._entry(group.instruction), cost, access.nbytes))
+        at = access.at
+        if now < 0:
+            super().memory_accessed(machine, group, access)
+        elif access.everywhere and type(at) is Affine and access.active is None:
+            self._touch(machine, group, access, now, (at.base, at.strides, at.extents), of_rows=False)
+        else:
+            self._touch(machine, group, access, now, None, of_rows=False)
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark reads and writes of matrix rows."""
-        super().rows_accessed(machine, group, access)
-        if (now := self._shown) >= 0:
-            place, columns = access.places, access.columns
-            shape = np.broadcast_shapes(place.shape, columns.shape)
-            self._touches.touch(machine, int(access.writes), place, columns, access.active, shape, now)
+        if (now := self._shown) < 0:
+            super().rows_accessed(machine, group, access)
+        else:  # addresses that come again come as one array
+            self._touch(machine, group, access, now, None if access.active is not None else id(access.at), of_rows=True)
+
+    def _touch(
+        self, machine: Machine, group: Group, access: MemoryAccess, now: int, place: Hashable, *, of_rows: bool
+    ) -> None:
+        """Count and mark an access; ``place`` tells where it is, None if it hardly comes again."""
+        kept, selection, key = self._touches, group.selection, None
+        if place is not None:
+            key = kept.key(now, place, id(self._block), group.at, id(selection), access.kind)
+            if key is not None and kept.again(machine, key, now):
+                return
+        cost, warps = self._count(machine, group, access, of_rows=of_rows)
+        columns = access.columns
+        shape = np.broadcast_shapes(access.places.shape, columns.shape) if of_rows else selection.shape
+        touched = kept.touch(machine, int(access.writes), access.at, columns, access.active, shape, now)
+        if key is not None:
+            kept.keep(now, key, Again(touched, selection, access, self._entry(group.instruction), cost, warps))
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
