@@ -132,24 +132,23 @@ def byte_addresses(fields: Descriptor, k: int, extent: int, itemsize: int, *, tr
 def problem(bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> str | None:
     """Why a descriptor is undefined according to the text; None if it is not. Checks its fields only, not the size of
     shared memory."""
-    fields = decode(np.array([bits], np.uint64))
-    if bool(fields.reserved[0]):
+    if bits & RESERVED:
         return f"reserved bits are set: 0x{bits & RESERVED:x}"
-    start, base, span = int(fields.start[0]), int(fields.base_offset[0]), int(fields.span[0])
+    start, leading, stride = ((bits >> at & 0x3FFF) << 4 for at in (0, 16, 32))
+    base, span = bits >> 49 & 7, int(SPANS[bits >> 62])
     mask = max(span // 16 - 1, 0)
     if base & mask and (base ^ start >> 7) & mask:  # 0 means a pattern that begins at a multiple of its size
         return (
             f"a base offset of {base} disagrees with the start address 0x{start:x}, whose row of the {span}-byte swizzle is"
             f" {start >> 7 & mask}"
         )
-    return _overlap(int(fields.leading[0]), int(fields.stride[0]), span, k, extent, itemsize, transposed=transposed)
+    return _overlap(leading, stride, span, k, extent, itemsize, transposed=transposed)
 
 
 def moved_span(bits: int) -> int:
     """The swizzle row in bytes of a descriptor whose pattern does not begin at a multiple of its size; else 0."""
-    fields = decode(np.array([bits], np.uint64))
-    span = int(fields.span[0])
-    return span if int(fields.base_offset[0]) & max(span // 16 - 1, 0) else 0
+    span = int(SPANS[bits >> 62])
+    return span if bits >> 49 & max(span // 16 - 1, 0) & 7 else 0
 
 
 @functools.lru_cache(1024)

@@ -34,12 +34,14 @@ def coefficients() -> dict[str, tuple[Array, ...]]:
 @lru_cache(maxsize=1)
 def squares() -> Array:
     """The truncated square of every 17-bit number: partial products below 2^19 are dropped."""
-    x, total = np.arange(1 << 17, dtype=np.int64), np.zeros(1, np.int64)
+    x, total = np.arange(1 << 16, dtype=np.int64), np.zeros(1 << 17, np.int64)
     for n in range(17):  # products of the highest bit: with itself, and with each of the bits that are not dropped
-        cut = max(18 - n, 0)
-        above = x[: 1 << n] >> cut << cut + n + 1
-        total = np.concatenate([total, total + above + ((1 << 2 * n) if 2 * n >= 19 else 0)])
-    return total >> 19
+        cut, found = max(18 - n, 0), total[1 << n : 2 << n]
+        np.left_shift(x[: 1 << n] >> cut, cut + n + 1, out=found)
+        found += total[: 1 << n]
+        found += (1 << 2 * n) if 2 * n >= 19 else 0
+    total >>= 19
+    return total
 
 
 def _interpolate(name: str, segment: Array, xl: Array, r: int, a: int, b: int) -> Array:

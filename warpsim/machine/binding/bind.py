@@ -118,7 +118,7 @@ def bind_function(plan: FunctionPlan) -> None:
 
 def _steps(plan: FunctionPlan, first: int, body: tuple[Instruction, ...]) -> list[Step]:
     """The steps of instructions, the first of which stands at a place of the function."""
-    slots, steps = len(plan.extras), []
+    slots, issues, steps = len(plan.extras), len(plan.issues), []
     for number, instruction in enumerate(body, first):
         step = bind_step(plan, instruction, unread=number in plan.unread)
         if instruction.traits.fence is not None:
@@ -126,7 +126,7 @@ def _steps(plan: FunctionPlan, first: int, body: tuple[Instruction, ...]) -> lis
         if number in plan.on_wgmma_rows:
             step = watch_registers(plan, instruction, step)
         steps.append(step)
-    if plan.issues:
+    if len(plan.issues) > issues + 1:
         chain_products(plan, body, steps)
     assert len(plan.extras) == slots, "operands have their slots before a launch"
     return steps
