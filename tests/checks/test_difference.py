@@ -129,6 +129,30 @@ def test_what_is_loaded_while_a_copy_writes_it(load, effects, uses, error):
         assert found == [(line, "async-read-early", "error")] * error, use
 
 
+WHOLE = """\
+.version 9.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b)
+{
+.reg .b32 %r<4>, %t; .reg .b64 %a, %b, %x; .reg .pred %p1; .shared .align 16 .b8 s[1024];
+ld.param.u64 %a, [a]; ld.param.u64 %b, [b]; mov.u32 %t, %tid.x; mul.wide.u32 %x, %t, 4; add.u64 %a, %a, %x; add.u64 %b, %b, %x;
+mov.u32 %r1, %t; mov.u32 %r3, s;
+W: shl.b32 %r2, %r1, 2; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], %r1; add.u32 %r1, %r1, 64; setp.lt.u32 %p1, %r1, 256; @%p1 bra W;
+shl.b32 %r1, %t, 2; cp.async.ca.shared.global [%r1], [%b], 4;
+ld.shared.u32 %r2, [%r1]; // early
+st.global.u32 [%a], %r2; ret;
+}
+"""
+
+
+def test_what_is_loaded_early_where_all_shared_memory_is_written():
+    """An error there, too."""
+    found = faulty.findings(faulty.Example.of(WHOLE, "block=64 checks=default"))
+
+    assert [(f.rule, f.severity, f.line) for f in found] == [("async-read-early", "error", 11)]
+
+
 HALF_EARLY = """\
 mov.f32 %f9, %f8;
 mov.b32 %r12, 0x3C003C00; mad.lo.u32 %r14, %t, 16, %s; st.shared.v4.b32 [%r14], {%r12, %r12, %r12, %r12}; fence.proxy.async;

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import attrs
 
+import random_kinds
+
 BLOCKS = [
     (32, 1),
     (64, 1),
@@ -41,16 +43,26 @@ class Kernel:
     cluster: int
     checks: str
     """Rules that are on: those of asynchronous steps keep machine code away."""
+    most: int = 3_000_000
+    """Instructions after which a launch that does not end is ended."""
 
 
 class Writer:
     """Writes the statements of one function; registers ``%r0`` to ``%r9`` hold what it computes with."""
 
     def __init__(
-        self, rng: random.Random, *, threads: int, tame: bool, leaves: bool, cluster: int, callees: list[str]
+        self,
+        rng: random.Random,
+        *,
+        threads: int,
+        tame: bool,
+        leaves: bool,
+        cluster: int,
+        callees: list[str],
+        more: bool,
     ) -> None:
         self.rng, self.threads, self.tame, self.leaves, self.cluster = rng, threads, tame, leaves, cluster
-        self.callees = callees
+        self.callees, self.more = callees, more
         self.lines: list[str] = []
         self.labels = self.printed = 0
         self.loops: list[tuple[str, str]] = []
@@ -449,7 +461,14 @@ class Writer:
         ]
         for _ in range(self.rng.randrange(1, 5)):
             kind = self.rng.random()
-            if kind < 0.25:
+            if self.more and self.rng.random() < 0.4:
+                if not together or self.rng.random() < 0.5:
+                    self.rng.choice(random_kinds.OF_ONE)(self)
+                elif self.rng.random() < 0.4:
+                    self.rng.choice(of_all)()
+                else:
+                    self.rng.choice(random_kinds.OF_ALL)(self)
+            elif kind < 0.25:
                 self.arithmetic()
             elif kind < 0.35:
                 self.access()
@@ -467,15 +486,15 @@ class Writer:
                 self.arithmetic()
 
 
-REGISTERS = """.reg .b32 %r<10>, %n<4>, %t, %i, %c, %w, %lane, %a, %b, %x, %m; .reg .b64 %in, %work, %out, %d, %e; .reg .pred %p<4>, %q, %v;
+REGISTERS = """.reg .b32 %r<10>, %n<4>, %t, %i, %c, %w, %lane, %a, %b, %x, %y, %m; .reg .b16 %h<2>; .reg .b64 %in, %work, %out, %d, %e, %g; .reg .pred %p<4>, %q, %v;
 .local .align 8 .b8 mine[32]; .local .align 8 .b8 said[8];"""
 SHAPE = "shape: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b64 _, .param .b64 _);"
 BEGIN = """mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mov.u32 %lane, %laneid; mov.u32 %a, %tid.y; mov.u32 %b, %ntid.x; mad.lo.u32 %i, %a, %b, %t;
 shr.u32 %w, %i, 5;"""
 
 
-def kernel(seed: int) -> Kernel:
-    """That of a seed."""
+def kernel(seed: int, *, more: bool = False) -> Kernel:
+    """That of a seed; one of ``more`` kinds of steps is shorter, of the newest target."""
     rng = random.Random(seed)
     block = rng.choice(BLOCKS)
     threads, grid = block[0] * block[1], rng.choice([1, 1, 2, 5])
@@ -483,7 +502,7 @@ def kernel(seed: int) -> Kernel:
     functions: list[str] = []
 
     def writer(callees: list[str]) -> Writer:
-        return Writer(rng, threads=threads, tame=tame, leaves=leaves, cluster=cluster, callees=callees)
+        return Writer(rng, threads=threads, tame=tame, leaves=leaves, cluster=cluster, callees=callees, more=more)
 
     names = ["f0", "f1"] if rng.random() < 0.6 else []
     for number, name in enumerate(names):
@@ -502,13 +521,13 @@ xor.b32 %r0, %r0, %r1; st.param.b32 [z], %r0; ret; }}""")
     main.line(
         "setp.lt.u32 %q, %i, 8; mov.u32 %a, lock; mad.lo.u32 %a, %i, 4, %a; @%q st.shared.u32 [%a], 0; bar.sync 0;"
     )
-    for _ in range(rng.randrange(2, 6)):
-        main.block(rng.choice([2, 2, 3]), together=True)
+    for _ in range(rng.choice([1, 1, 1, 2, 3]) if more else rng.randrange(2, 6)):
+        main.block(rng.choice([1, 1, 1, 2] if more else [2, 2, 3]), together=True)
     body = "\n".join(main.lines)
     values = " ".join(f"mov.u32 %r{k}, {('%t', '%i', '%c', '%lane', k * 77)[k % 5]};" for k in range(10))
     sums = " ".join(f"mad.lo.u32 %r0, %r0, 31, %r{k};" for k in range(1, 10))
     text = f""".version 8.6
-.target sm_90
+.target sm_90a
 .address_size 64
 .extern .func (.param .b32 z) vprintf (.param .b64 f, .param .b64 v);
 .const .align 4 .b32 table[8] = {{1, 2, -1, 7, 0, 31, 65536, 9}};
@@ -521,4 +540,8 @@ ld.param.u64 %in, [a]; ld.param.u64 %work, [w]; ld.param.u64 %out, [o]; {values}
 {sums}
 mad.lo.u32 %a, %c, {threads}, %i; mul.wide.u32 %d, %a, 4; add.u64 %d, %d, %out; st.global.u32 [%d], %r0; ret; }}"""
     silent = seed % 2 == 0 or (seed % 16 and ("cp.async" in text or "mbarrier" in text))
+    if more:
+        return Kernel(
+            text, grid, block, cluster, rng.choice(["none", "none", "none", "default", "default", "all"]), 200_000
+        )
     return Kernel(text, grid, block, cluster, "none" if silent else "default")

@@ -386,6 +386,9 @@ def _load(view: View, elements: Elements, general: Step) -> Step:
                 for slot, one in zip(slots, found, strict=True):
                     group.env[slot] = one.copy().reshape(1) if flat else one.copy()
                 group.dirty.update(slots)
+                if machine.attention:
+                    machine.attention = False
+                    return ATTEND
                 return None
         return general(machine, group)
 

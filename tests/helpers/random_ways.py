@@ -1,0 +1,142 @@
+"""Ways to run a random kernel, which must all leave, print, count and find what the interpreter does."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import attrs
+import numpy as np
+
+import warpsim
+from random_kernels import WORDS, Kernel
+from state_equality import seen
+from warpsim.debug import Session
+
+WAYS = (
+    *["at once"] * 5,
+    *["in places"] * 5,
+    "now and then",
+    "by default",
+    "session",
+    "in parts",
+    "late",
+    "in waves",
+    "profiled",
+)
+"""Kernels take turns at them by their seeds."""
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "late": {"async_effects": "at_wait"},
+    "in waves": {"batch_threads": 64},
+    "profiled": {"profile": True},
+}
+
+
+def arrays(made: Kernel) -> tuple[Any, ...]:
+    """What a launch is given."""
+    given = np.random.default_rng(1).integers(0, 1 << 32, 4 * WORDS, dtype=np.uint64).astype(np.uint32)
+    return given, np.zeros(WORDS, np.uint32), np.zeros(made.grid * made.block[0] * made.block[1], np.uint32)
+
+
+def options(made: Kernel, engine: str) -> dict[str, Any]:
+    """How it is launched."""
+    cluster = (made.cluster,) if made.cluster else None
+    most = made.most
+    return {
+        "engine": engine,
+        "cluster": cluster,
+        "checks": made.checks,
+        "on_finding": "collect",
+        "max_instructions": most,
+    }
+
+
+def told(finding: warpsim.Finding) -> str:
+    """A finding; of a race without its lanes: of lanes that access one address, it may name the first and the last only."""
+    return str(attrs.evolve(finding, lanes=()) if finding.rule == "race" else finding)
+
+
+def outcome(made: Kernel, engine: str, **more: Any) -> dict[str, Any]:
+    """What a launch leaves, prints, counts and finds, or how it ends."""
+    given = arrays(made)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            launched = warpsim.load(made.text)["k"]
+            result = launched((made.grid,), made.block, given, **options(made, engine), **more)
+            found: dict[str, Any] = {
+                "findings": [told(f) for f in result.findings],
+                "instructions": (result.instructions, result.thread_instructions, dict(result.opcodes)),
+                "lines": [str((x.number, attrs.evolve(x.counts, seconds=0.0))) for x in result.profile.lines]
+                if result.profile
+                else [],
+            }
+        except warpsim.ExecutionError as problem:
+            found = {"error": str(problem)}
+    return found | {"printed": printed.getvalue(), "arrays": [a.tobytes() for a in given]}
+
+
+def session(made: Kernel, engine: str, seed: int) -> dict[str, Any]:
+    """What a session sees at some steps, and what it leaves; it runs past findings."""
+    given, rng = arrays(made), random.Random(seed)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        one = Session(warpsim.load(made.text)["k"], (made.grid,), made.block, given, **options(made, engine))
+        one.stop_at_findings = False
+        looks = []
+        for _ in range(2):
+            looks.append(str(one.goto(rng.randrange(500))))
+            looks.append(seen(one))
+        end = one.cont()
+    found = {"looks": looks, "end": str(end), "error": str(one.error), "findings": [str(f) for f in one.findings]}
+    if one.error is None and one.result is not None:
+        found["instructions"] = (one.result.instructions, dict(one.result.opcodes))
+    return found | {"printed": printed.getvalue(), "arrays": [a.tobytes() for a in given]}
+
+
+@contextlib.contextmanager
+def there(chance: float, seed: int, *, always: bool) -> Iterator[None]:
+    """Machine code is there with a chance: at some visits to a place, or ``always`` at some places."""
+    from warpsim.native.tiering.engine import CompiledEngine
+
+    rng, places, advance = random.Random(seed), {}, CompiledEngine.advance
+
+    def sometimes(self: CompiledEngine, machine: Any, group: Any, *rest: Any) -> bool:
+        place = (group.plan.function.name, group.block, group.at) if always else len(places)
+        if place not in places:
+            places[place] = rng.random() < chance
+        return places[place] and advance(self, machine, group, *rest)
+
+    with mock.patch.object(CompiledEngine, "advance", sometimes):
+        yield
+
+
+def differing(seed: int, way: str, made: Kernel) -> list[str]:
+    """What differs between a way and the interpreter."""
+    if way == "session":
+        expected, found = (session(made, engine, seed) for engine in ("interpreter", "compiled"))
+    elif way in OPTIONS:
+        expected = outcome(made, "interpreter", **OPTIONS[way])
+        found = outcome(made, "compiled", **OPTIONS[way])
+    elif way == "in parts":
+        expected, found = outcome(made, "interpreter"), outcome(made, "compiled", workers=2)
+        for one in (expected, found):  # how often each was met depends on which CTAs go together
+            one["findings"] = [re.sub(r"\n +\d+ times here", "", each) for each in one.get("findings", ())]
+    else:
+        expected = outcome(made, "interpreter")
+        if way == "by default":
+            outcome(made, "compiled")
+            with mock.patch.dict(os.environ):  # from the disk, where the launch before has left its code
+                os.environ.pop("WARPSIM_COMPILE", None)
+                found = outcome(made, "auto")
+        elif way == "at once":
+            found = outcome(made, "compiled")
+        else:
+            with there(0.4 if way == "in places" else 0.6, seed, always=way == "in places"):
+                found = outcome(made, "compiled")
+    return [name for name in sorted({*expected, *found}) if expected.get(name) != found.get(name)]
