@@ -154,13 +154,20 @@ class SharedUses:
 
     def settle(self) -> None:
         """Drop the copies that have finished reading and writing here."""
-        open = [t for t in self._copies.values() if not t.over and not (t.writes is None and t.released)]
-        if len(open) < len(self._copies):
-            self._copies = {t.serial: t for t in open}
-        self._oldest["writes"] = next((t.serial for t in open if t.writes is not None), _NEVER)
-        self._oldest["reads"] = next((t.serial for t in open if t.reads is not None and not t.released), _NEVER)
+        kept: dict[int, Transfer] = {}
+        self._oldest = oldest = {"writes": _NEVER, "reads": _NEVER}
+        for copy in self._copies.values():
+            writes = copy.writes is not None
+            if copy.over or (copy.released and not writes):
+                continue
+            kept[copy.serial] = copy
+            if writes and oldest["writes"] == _NEVER:
+                oldest["writes"] = copy.serial
+            if copy.reads is not None and oldest["reads"] == _NEVER and not copy.released:
+                oldest["reads"] = copy.serial
+        self._copies = kept
         for kind, sheets in self._sheets.items():
-            if self._oldest[kind] == _NEVER:
+            if oldest[kind] == _NEVER and len(sheets.sheets) > 1:
                 sheets.clear()
 
     def written(self, low: int, high: int) -> bool:
@@ -176,8 +183,9 @@ class SharedUses:
         for kind in self._oldest:
             oldest = self._oldest[kind]
             for sheet in self._sheets[kind].sheets if oldest != _NEVER else ():  # as `EpochSheets.meet`: no calls
-                rows = sheet.rows[low // sheet.granule : (high - 1) // sheet.granule + 1]
-                if np.maximum.reduce(rows, initial=0) >= oldest:
+                first, last = low // sheet.granule, (high - 1) // sheet.granule
+                rows = sheet.rows
+                if (rows.item(first) if first == last else np.maximum.reduce(rows[first : last + 1], initial=0)) >= oldest:
                     return True
         return False
 
@@ -328,7 +336,10 @@ class AsyncReuse(Watcher):
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check accesses of threads."""
-        shared = self._in_flight(machine).shared
+        found = machine.batch.notes[IN_FLIGHT]  # at every access: no calls
+        if found.released or found.completed:
+            found.settle()
+        shared = found.shared
         if access.space == "global":
             for stores in self._stores(machine):
                 stores.touch(machine, group, access)

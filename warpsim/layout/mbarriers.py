@@ -106,7 +106,7 @@ def has_passed(word: Array, state: Array) -> Array:
 
 def has_passed_parity(word: Array, parity: Array) -> Array:
     """Whether the phase with a parity has completed."""
-    return phase(word) != (_u64(parity) & _ONE)
+    return (word >> PHASE ^ parity.astype(np.uint64)) & _ONE != 0
 
 
 def overdrawn(old: Array, new: Array) -> Array:

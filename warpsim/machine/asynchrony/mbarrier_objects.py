@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,16 +14,39 @@ from warpsim.machine.hooks import ATOMIC, READ, MemoryAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, space_of
-from warpsim.machine.memory.word_access import locate, report, watched
+from warpsim.machine.memory.word_access import locate, report
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Objects
 from warpsim.machine.values import FLAT, Affine, Array, as_array, spread
+from warpsim.records import frozen
 from warpsim.types import TYPES
 
 B64 = TYPES["b64"]
 U64 = np.dtype(np.uint64)
+
+
+@frozen(eq=False)
+class Alike:
+    """The mbarriers at one address of the CTAs of some threads, and the accesses that all of these make."""
+
+    at: int
+    run: slice | Array
+    shape: tuple[int, ...]
+    objects: Objects
+    reads: MemoryAccess
+    changes: MemoryAccess
+
+
+@lru_cache(maxsize=256)
+def _alike(selection: Rect, space: str, at: int) -> Alike:
+    columns = selection.columns
+    every = columns.reshape(-1)
+    objects = Objects(every, np.full(len(every), at, np.int64))
+    reads = MemoryAccess(READ, space_of(space), at, 8, None, columns, None, None, selection.all_ctas)
+    changes = MemoryAccess(ATOMIC, reads.space, at, 8, None, columns, None)
+    return Alike(at, selection.run, columns.shape, objects, reads, changes)
 
 
 class MbarrierObjects:
@@ -62,7 +86,7 @@ class MbarrierObjects:
         ``arrivals``: the operand only counts arrivals.
         """
         machine, hooks = self.machine, self.machine.hooks
-        at, shape = self._place(space, address), self.group.selection.shape
+        alike, selection = self._alike(space, address), self.group.selection
         if hooks.mbarrier_reached is not None and space == "shared::cluster":
             hooks.mbarrier_reached(machine, self.group, *self.places(space, address), self.active)
 
@@ -75,11 +99,11 @@ class MbarrierObjects:
         # arrivals that a phase still needs can be made together: only the last one may end it
         safe_sum = mbarriers.pending if arrivals else None
         notify = hooks.mbarrier_arrived
-        if at is None or shape[0] * shape[1] > 1:
+        if alike is None or selection.shape[0] * selection.shape[1] > 1:
             wanted = returns or notify is not None
             old = self.memory.atomic(space, address, B64, changed, operands, returns=wanted, safe_sum=safe_sum)
         else:
-            old = self._one_each(space, at, changed, operands)
+            old = self._one_each(alike, changed, operands)
         if notify is not None and old is not None:
             phases = spread(mbarriers.phase(old), self._shape()).reshape(-1)[self._lanes()]
             notify(machine, self.group, self.group.lanes(self.active), *self.places(space, address), phases)
@@ -87,65 +111,58 @@ class MbarrierObjects:
 
     def look(self, space: str, address: Address, parity: Array) -> Array:
         """Read the word, for a thread that waits for the phase with ``parity`` to complete: not where nothing reads what it finds."""
-        machine, group = self.machine, self.group
-        self.check_own(space, address)
-        at, unread = self._place(space, address), group.plan.unread
+        machine, group, hooks = self.machine, self.group, self.machine.hooks
+        if not space:
+            self.check_own(space, address)
+        alike, unread = self._alike(space, address), group.plan.unread
         ignored = (
             bool(unread)
             and group.plan.flow[group.block].first + group.at in unread
             and group.instruction.traits.does(Mbarrier.WAIT)
         )
         if machine.batch.transfers.open and not ignored:
-            self._observe(space, address, at, as_array(parity).astype(np.uint32) & np.uint32(1))
-        word = self.memory.load(space, address, B64)[0] if at is None else self._read(space, at)
-        if machine.hooks.mbarrier_read is not None:
-            machine.hooks.mbarrier_read(
-                machine, group, word if at is not None else self._taking_part(word), self.active
-            )
-        notify = machine.hooks.mbarrier_observed
+            self._observe(space, address, alike, parity)
+        if alike is None:
+            word = self.memory.load(space, address, B64)[0]
+            if hooks.mbarrier_read is not None:
+                hooks.mbarrier_read(machine, group, self._taking_part(word), self.active)
+        else:
+            report(self.memory, self.memory.shared, alike.reads)
+            word = self.memory.shared.doubles(alike.at, alike.run).reshape(alike.shape)
+            if hooks.mbarrier_read is not None:
+                hooks.mbarrier_read(machine, group, word, None)
+        notify = hooks.mbarrier_observed
         if notify is not None and not ignored:
-            over = self._by_lane(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1))
+            over = self._by_lane(mbarriers.has_passed_parity(word, as_array(parity)))
             if over.any():
                 columns, place = self.places(space, address)
                 notify(machine, self.group, self.group.lanes(self.active)[over], columns[over], place[over])
         return word
 
-    def _place(self, space: str, address: Address) -> int | None:
+    def _alike(self, space: str, address: Address) -> Alike | None:
         """The one place at which all threads of a rectangle name an object of their own CTA, if there may be one; else None."""
-        base, within = address.base, address.within
+        base, within, selection = address.base, address.within, self.group.selection
         if type(base) is not Affine or base.strides != FLAT or not space or self.active is not None:
             return None
         at, size = base.base + address.offset, self.memory.shared.size
-        if at % 8 or at < 0 or at + 8 > size or type(self.group.selection) is not Rect:
+        if at % 8 or at < 0 or at + 8 > size or type(selection) is not Rect:
             return None
-        return at if within is None or (within.low <= at and at + 8 <= within.high) else None
+        return _alike(selection, space, at) if within is None or (within.low <= at and at + 8 <= within.high) else None
 
-    def _read(self, space: str, at: int) -> Array:
-        """The words at one place of the threads' CTAs."""
-        selection, memory = self.group.selection, self.memory.shared
-        assert isinstance(selection, Rect)
-        if watched(self.memory, memory):
-            columns, everywhere = selection.columns, selection.all_ctas
-            access = MemoryAccess(READ, space_of(space), at, 8, None, columns, None, None, everywhere)
-            report(self.memory, memory, access)
-        return memory.doubles(at, selection.run).reshape(selection.columns.shape)
-
-    def _one_each(self, space: str, at: int, changed: Callable[..., Array], operands: tuple[Array, ...]) -> Array:
+    def _one_each(self, alike: Alike, changed: Callable[..., Array], operands: tuple[Array, ...]) -> Array:
         """Let a thread of each CTA change the word at one place; returns the words before."""
-        selection, memory = self.group.selection, self.memory.shared
-        assert isinstance(selection, Rect)
-        report(self.memory, memory, MemoryAccess(ATOMIC, space_of(space), at, 8, None, selection.columns, None))
-        old = memory.doubles(at, selection.run)
-        new = changed(old, *[(v if v.size == 1 else spread(v, selection.shape)).reshape(-1) for v in operands])
-        memory.put_doubles(at, selection.run, new)
-        self.memory.globals.version += bool(np.logical_or.reduce(old != new))
-        return old.reshape(selection.shape)
+        memory, shape = self.memory.shared, self.group.selection.shape
+        report(self.memory, memory, alike.changes)
+        old = memory.doubles(alike.at, alike.run)
+        new = changed(old, *[v if v.size == 1 else spread(v, shape).reshape(-1) for v in operands])
+        memory.put_doubles(alike.at, alike.run, new)
+        self.memory.globals.version += old.tobytes() != new.tobytes()
+        return old.reshape(shape)
 
-    def _observe(self, space: str, address: Address, at: int | None, parity: Array) -> None:
+    def _observe(self, space: str, address: Address, alike: Alike | None, parity: Array) -> None:
         """Complete the copies that alone are missing for what the step's threads wait for."""
-        selection = self.group.selection
-        if at is not None and isinstance(selection, Rect):
-            objects = transfers.tested(selection, at)
+        if alike is not None:
+            objects = alike.objects
             parity = (spread(parity, self._shape())[0, 0] if parity.size > 1 else parity).reshape(-1)
         else:
             columns, place, parity = self._each(*self._located(space, address), parity)

@@ -9,7 +9,6 @@ A random order (`warpsim.machine.state.schedule`) may make it act at any moment 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -23,7 +22,6 @@ from warpsim.machine.hooks import ATOMIC, WRITE
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address
-from warpsim.machine.selection import Rect
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.state.transfers import (
@@ -280,13 +278,6 @@ def wait(
 # ---- mbarriers ----------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=256)
-def tested(selection: Rect, address: int) -> Objects:
-    """The mbarriers at one address of the CTAs of some threads."""
-    columns = selection.columns.reshape(-1)
-    return Objects(columns, np.full(len(columns), address, np.int64))
-
-
 def observe(machine: Machine, objects: Objects, parity: Array) -> None:
     """Handle threads that test mbarriers for the end of the phase with ``parity`` (of each, or one): complete the copies that
     alone are missing."""
@@ -294,31 +285,36 @@ def observe(machine: Machine, objects: Objects, parity: Array) -> None:
     signalling = [(t, t.signal) for t in state.open if t.signal is not None]
     if not signalling:
         return
+    at_wait = late(machine)
     _shuffle(machine)
     if objects.at is None and not (objects.keys[1:] > objects.keys[:-1]).all():
         first = np.unique(objects.keys, return_index=True)[1]
         objects, parity = Objects(objects.columns[first], objects.address[first]), parity[first]
-    if late(machine):
+    if at_wait:
         words = objects.words(space)
-        stop = _ready(signalling, objects, words, mbarriers.phase(words) == parity)
+        stop = _ready(signalling, objects, words, ~mbarriers.has_passed_parity(words, parity))
         for number, (transfer, signal) in enumerate(signalling):
             at, known = _find(objects, signal)
             _complete(machine, transfer, (known & transfer.open & (number <= stop[at])).nonzero()[0])
-    phases: Array | None = None
     # the last transfer that counted in a completed phase of each mbarrier: phases complete in order
-    stop = np.full(len(objects.keys), -1, np.int64)
     landed = []
-    for number, (transfer, signal) in enumerate(signalling):
+    for transfer, signal in signalling:
         if signal.at is None or objects.at is None or signal.at == objects.at:
             at, known = _find(objects, signal)
             here = known & transfer.open & transfer.landed
             if np.logical_or.reduce(here):
-                landed.append((number, transfer, at, here))
-                phases = mbarriers.phase(objects.words(space)) if phases is None else phases
-                stop[at[here & (phases[at] != transfer.phase)]] = number
-    for number, transfer, at, here in landed:
-        _complete(machine, transfer, (here & (number <= stop[at])).nonzero()[0])
-    _sweep(machine)
+                if not landed:
+                    phases, stop = mbarriers.phase(objects.words(space)), np.full(len(objects.keys), -1)
+                stop[at[here & (phases[at] != transfer.phase)]] = len(landed)
+                landed.append((transfer, at, here))
+    for number, (transfer, at, here) in enumerate(landed):
+        which = (here & (number <= stop[at])).nonzero()[0]
+        if transfer.after:
+            _complete(machine, transfer, which)
+        elif which.size:
+            _observed(machine, transfer, which)
+    if at_wait or landed:
+        _sweep(machine)
 
 
 def _ready(signalling: list[tuple[Transfer, Signal]], objects: Objects, words: Array, wanted: Array) -> Array:
@@ -373,6 +369,11 @@ def _complete(machine: Machine, transfer: Transfer, which: Which) -> None:
     if transfer.after:
         _complete_before(machine, transfer, which)
     _land(machine, transfer, which)
+    _observed(machine, transfer, which)
+
+
+def _observed(machine: Machine, transfer: Transfer, which: Which) -> None:
+    """A thread has observed the completion of copies that have acted."""
     if machine.hooks.async_visible is not None:
         machine.hooks.async_visible(machine, transfer, which)
     transfer.complete(which)

@@ -405,12 +405,12 @@ class Transfer:
     def release(self, which: Which) -> None:
         """Note that sources may be overwritten."""
         self.free[which] = True
-        self.released = bool(self.free.all())
+        self.released = bool(np.logical_and.reduce(self.free))
 
     def complete(self, which: Which) -> None:
         """Note that copies are complete."""
         self.open[which] = False
-        self.over = not self.open.any()
+        self.over = not np.logical_or.reduce(self.open)
 
     def lanes(self, which: Which) -> Array:
         """A mask of the lanes of the group that started some of the copies."""

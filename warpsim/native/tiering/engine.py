@@ -171,9 +171,12 @@ class CompiledEngine:
             return False
         if entry.kept is None:
             profile.recall(place, entry)
-        if entry.formed and entry.region is None:
+        hopeless = entry.formed and entry.region is None
+        if hopeless and (apart or self.policy is Policy.AT_ONCE):
             return False
         entry.visits += 1
+        if hopeless and entry.visits >= entry.next_check:
+            entry.next_check = entry.visits + 1 + entry.visits // AGAIN
         if self.policy is not Policy.AT_ONCE and entry.visits < entry.next_check:
             if not apart:
                 self._remembered += max(group.selection.n, LEAST_RESTING)
