@@ -42,20 +42,31 @@ def test_random_groups():
         draw = random.Random(seed)
         known = [SHAPE.whole, *(some_threads(draw) for _ in range(2 * KEPT))]
         frame, model = Frame([None] * REGISTERS), np.zeros((REGISTERS, SHAPE.n), np.uint32)
+        shadows = np.zeros((REGISTERS, SHAPE.n), np.uint32)
         kept = 0
         for _ in range(150):
             selection = draw.choice(known) if draw.random() < 0.9 else some_threads(draw)
             threads, positions = Group(frame, selection, PLAN, (), 0, 0, 0), selection.positions.reshape(-1)
+            if draw.random() < 0.8:
+                threads.recall()
+            live = None if draw.random() < 0.5 else frozenset(draw.sample(range(REGISTERS), draw.randrange(REGISTERS)))
             for index in draw.sample(range(REGISTERS), draw.randrange(REGISTERS + 1)):
                 found = threads.read(index)
                 found = found.array() if type(found) is Affine else found
                 assert np.broadcast_to(found, selection.shape).reshape(-1).tolist() == model[index, positions].tolist()
+                shadow = threads.shadow("s", index)
+                shadow = np.zeros(1, np.uint32) if shadow is None else shadow
+                assert np.broadcast_to(shadow, selection.shape).reshape(-1).tolist() == shadows[index, positions].tolist()
             for index in draw.sample(range(REGISTERS), draw.randrange(REGISTERS + 1)):
                 value = some_values(draw, selection)
                 threads.set(index, value)
                 value = value.array() if type(value) is Affine else value
-                model[index, positions] = np.broadcast_to(value, selection.shape).reshape(-1)
-            threads.flush()
+                shadow = np.zeros(1, np.uint32) if draw.random() < 0.8 else value | np.uint32(1)
+                threads.set_shadow("s", index, shadow if shadow.any() else None)
+                if live is None or index in live:
+                    shadows[index, positions] = np.broadcast_to(shadow, selection.shape).reshape(-1)
+                    model[index, positions] = np.broadcast_to(value, selection.shape).reshape(-1)
+            threads.flush(live)
             kept += bool(frame._left)
             if draw.random() < 0.05:
                 frame = draw.choice([copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))])(frame)

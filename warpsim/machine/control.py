@@ -113,6 +113,7 @@ def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | Non
 def fork(machine: Machine, group: Group, selection: Selection) -> Group:
     """A group of some of a group's threads, at its place and in its loops."""
     child = machine.stand_in(group, selection)
+    child.recall()
     child.back_edges = group.back_edges
     return child
 
@@ -310,6 +311,7 @@ def _return(machine: Machine, group: Group) -> int | None:
         written = tuple(slot for operand in returns for slot in operand.registers)
         if written:
             machine.hooks.registers_written(machine, back, written)
+    group.flush(frozenset())  # its registers end with it
     machine.push(back)
     return None
 

@@ -154,6 +154,7 @@ class Machine:
             first.local_base,
             max(g.generation for g in groups),
         )
+        merged.recall()
         merged.back_edges = max(g.back_edges for g in groups)
         if self.hooks.groups_met is not None:
             self.hooks.groups_met(self, groups, merged)
@@ -289,6 +290,8 @@ class Machine:
         group.flush(None)
         positions = group.selection.positions
         first, second = (self.stand_in(group, from_positions(self.batch.shape, positions[m])) for m in (mask, ~mask))
+        first.recall()
+        second.recall()
         if self.hooks.group_split is not None:
             self.hooks.group_split(self, group, (first, second))
         return first, second

@@ -25,30 +25,26 @@ KEPT = 16
 """Selections whose registers a frame keeps."""
 
 
-@define(eq=False)
 class Known:
-    """Registers as a group has them in ``values``, by index, the ``shadows`` by name of those of them that have any, and
-    ``stacked`` (`Group`)."""
+    """What some threads have left in a frame, or read last: ``env`` is that of their next group. Registers that have shadows are
+    ``shadowed``, with these by name; those known to have none there are ``plain``."""
 
-    values: dict[int, Value] = attrs.field(factory=dict)
-    shadows: dict[int, dict[str, Array]] = attrs.field(factory=dict)
-    stacked: tuple[Array, list[Array]] | None = None
+    __slots__ = ("env", "plain", "shadowed", "stacked")
 
-    def keep(self, values: dict[int, Value], shadows: dict[str, dict[int, Array]]) -> None:
-        """Keep registers, whose shadows are among these files."""
-        self.values.update(values)
-        if shadows or self.shadows:
-            for index in values:
-                found = {name: file[index] for name, file in shadows.items() if index in file}
-                if found:
-                    self.shadows[index] = found
-                else:
-                    self.shadows.pop(index, None)
+    def __init__(self, n: int) -> None:
+        self.env: list[Value | None] = [None] * n
+        self.shadowed: dict[int, tuple[Value, dict[str, Array]]] = {}
+        self.plain: set[int] = set()
+        self.stacked: tuple[Array, list[Array]] | None = None
+        """As of `Group`."""
 
-    @property
-    def plain(self) -> AbstractSet[int]:
-        """The registers that have no shadows."""
-        return self.values.keys() - self.shadows.keys() if self.shadows else self.values.keys()
+    def forget(self, registers: Iterable[int]) -> None:
+        """Others have changed some registers."""
+        self.plain.difference_update(registers)
+        for index in registers:
+            self.env[index] = None
+            if self.shadowed:
+                self.shadowed.pop(index, None)
 
 
 class Frame:
@@ -141,7 +137,7 @@ class Frame:
                 del self.known[next(iter(self.known))]
             self.known[selection] = None
         elif self.known[selection] is None:
-            self.known[selection] = Known()
+            self.known[selection] = Known(len(self._values))
 
     def known_to(self, selection: Selection) -> Known | None:
         """What is known to threads; None where nothing is kept for them."""
@@ -150,10 +146,8 @@ class Frame:
     def changed(self, selection: Selection, registers: Iterable[int]) -> None:
         """Forget what others know of registers that some threads change."""
         for other, known in self.known.items():
-            if known is not None and known.values and other is not selection and not other.disjoint(selection):
-                for index in registers:
-                    if index in known.values:
-                        del known.values[index]
+            if known is not None and other is not selection and not other.disjoint(selection):
+                known.forget(registers)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Frame:
         """Copies share values, which either side replaces before writing."""
@@ -305,27 +299,34 @@ class Group:
 
     # ---- registers ---------------------------------------------------------------------------
 
+    def recall(self) -> None:
+        """Go on with what the last group of its threads has left."""
+        known = self.frame.known_to(self.selection)
+        if known is not None:
+            self.env = known.env
+
     def fetch(self, index: int) -> Value:
         """A register's value from the batch, cached; zero if it was never written."""
         frame = self.frame
         known = frame.known.get(self.selection)
-        if known is not None and (kept := known.values.get(index)) is not None:
-            self.env[index] = kept
-            if known.shadows:
-                for name, part in known.shadows.get(index, NONE).items():
-                    self.shadows.setdefault(name, {})[index] = part
-            return kept
-        value = frame.stored(index)
-        value = self.plan.zeros[index] if value is None else reduced(self.selection.fetch(value))
+        if known is not None and index in known.shadowed:
+            value, parts = known.shadowed[index]
+        else:
+            stored, parts = frame.stored(index), {}
+            value = self.plan.zeros[index] if stored is None else reduced(self.selection.fetch(stored))
+            for name, file in frame.shadows.items():
+                if index in file:
+                    part = as_array(self.selection.fetch(file[index]))
+                    if np.logical_or.reduce(part, axis=None):
+                        parts[name] = part.copy() if part is file[index] else part  # files are written in place
+            if known is not None:
+                if parts:
+                    known.shadowed[index] = value, parts
+                else:
+                    known.plain.add(index)
         self.env[index] = value
-        for name, file in frame.shadows.items():
-            if index in file:
-                part = as_array(self.selection.fetch(file[index]))
-                if np.logical_or.reduce(part, axis=None):
-                    part = part.copy() if part is file[index] else part  # files are written in place
-                    self.shadows.setdefault(name, {})[index] = part
-        if known is not None:
-            known.keep({index: value}, self.shadows)
+        for name, part in parts.items():
+            self.shadows.setdefault(name, {})[index] = part
         return value
 
     def stacked_before(self, registers: Iterable[int]) -> tuple[Array, list[Array]] | None:
@@ -333,11 +334,9 @@ class Group:
         known = self.frame.known_to(self.selection)
         if known is None or known.stacked is None:
             return None
-        env, plain = self.env, not known.shadows
         for index in registers:
-            if env[index] is None:
-                kept = known.values.get(index) if plain else None
-                env[index] = self.fetch(index) if kept is None else kept
+            if self.env[index] is None:
+                self.fetch(index)
         return known.stacked
 
     def read(self, index: int) -> Value:
@@ -369,10 +368,29 @@ class Group:
         values = {index: value for index in written if (value := env[index]) is not None}
         assert len(values) == len(written), "a changed register has a value"
         if known is not None:
-            known.keep(values, self.shadows)
-            known.stacked = self.stacked or known.stacked
+            self._leave_known(known, values)
         frame.store(self.selection, values, later=known is not None)
         self.dirty.clear()
+
+    def _leave_known(self, known: Known, values: dict[int, Value]) -> None:
+        """Leave what the frame has now to the next group of these threads; ``values`` are the registers written to it."""
+        env, dropped = known.env, self.dirty - values.keys()
+        known.stacked = self.stacked or known.stacked
+        if env is self.env:
+            for index in dropped:
+                env[index] = None
+        else:
+            for index, value in values.items():
+                env[index] = value
+        known.plain |= values.keys()
+        if self.shadows or known.shadowed:
+            for index in (values.keys() | {i for file in self.shadows.values() for i in file}) - dropped:
+                parts = {name: file[index] for name, file in self.shadows.items() if index in file}
+                if parts and (kept := self.env[index]) is not None:
+                    known.shadowed[index], env[index] = (kept, parts), None
+                    known.plain.discard(index)
+                else:
+                    known.shadowed.pop(index, None)
 
     def _flush_shadows(self, changed: AbstractSet[int], known: Known | None) -> None:
         """Write the shadows of changed registers, of which these were ``known`` before."""
@@ -414,11 +432,9 @@ class Group:
 
     def shadowed(self, registers: frozenset[int]) -> bool:
         """Whether any of these registers has a shadow."""
-        known, env = self.frame.known_to(self.selection), self.env
-        plain: AbstractSet[int] = frozenset() if known is None else known.plain
         for file in self.frame.shadows.values():
-            for index in (registers & file.keys()) - plain:
-                if env[index] is None:
+            for index in registers & file.keys():
+                if self.env[index] is None:
                     self.fetch(index)
         return not all(map(registers.isdisjoint, self.shadows.values()))
 
