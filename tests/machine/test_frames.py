@@ -56,7 +56,9 @@ def test_random_groups():
                 assert np.broadcast_to(found, selection.shape).reshape(-1).tolist() == model[index, positions].tolist()
                 shadow = threads.shadow("s", index)
                 shadow = np.zeros(1, np.uint32) if shadow is None else shadow
-                assert np.broadcast_to(shadow, selection.shape).reshape(-1).tolist() == shadows[index, positions].tolist()
+                assert (
+                    np.broadcast_to(shadow, selection.shape).reshape(-1).tolist() == shadows[index, positions].tolist()
+                )
             for index in draw.sample(range(REGISTERS), draw.randrange(REGISTERS + 1)):
                 value = some_values(draw, selection)
                 threads.set(index, value)

@@ -185,7 +185,9 @@ class SharedUses:
             for sheet in self._sheets[kind].sheets if oldest != _NEVER else ():  # as `EpochSheets.meet`: no calls
                 first, last = low // sheet.granule, (high - 1) // sheet.granule
                 rows = sheet.rows
-                if (rows.item(first) if first == last else np.maximum.reduce(rows[first : last + 1], initial=0)) >= oldest:
+                if (
+                    rows.item(first) if first == last else np.maximum.reduce(rows[first : last + 1], initial=0)
+                ) >= oldest:
                     return True
         return False
 

@@ -14,6 +14,7 @@ the parameters need neither.
 from __future__ import annotations
 
 import bisect
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -27,12 +28,11 @@ from warpsim.isa.traits import Family, Mbarrier
 from warpsim.machine.asynchrony.wgmma_chains import Chain
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import finding_at, present
-from warpsim.machine.selection import Rect
+from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Footprint, GlobalTarget, Transfer
-from warpsim.machine.state.word_space import in_a_row
 from warpsim.machine.values import Array, spread
 from warpsim.machine.watcher import READ, WRITE, MemoryAccess, Watcher
 from warpsim.numerics.arrays import distinct
@@ -129,6 +129,8 @@ FENCES = 8
 """So many fences of a thread are remembered."""
 PAGE = 10
 """Parts of shared memory in which accesses are looked for have so many bits of an address."""
+MOST_RECENT = 64
+"""So many accesses wait to be noted."""
 FEW = 8
 """So many different places are compared one by one."""
 
@@ -215,7 +217,10 @@ class Proxies:
         self.base = shared.bases[-1] + n if shared.bases else 0
         shared.bases.append(self.base)
         shared.batches.append(self)
-        self.cells = Cells(machine.batch.shared.size, n_ctas)
+        self._cells = Cells(machine.batch.shared.size, n_ctas)
+        self._recent: dict[tuple[bool, int, int, Rect], int] = {}
+        self._synced: dict[Selection, int] = {}
+        """When threads last accessed one place (whether they wrote, its address and size), and synchronised: not noted yet."""
         self.touched = np.zeros((2, (machine.batch.shared.size >> PAGE) + 1), np.bool_)
         self.pages = dict(zip(("write", "read"), self.touched, strict=True))
         """Which parts of shared memory have been accessed in any CTA."""
@@ -238,16 +243,34 @@ class Proxies:
         self.maps_visible: dict[tuple[int, int], int] = {}
         """The last change, as its cell, that a CTA (by column) was found to see of the map at an address."""
 
+    def __getstate__(self) -> dict[str, object]:
+        self._note_recent()
+        self._note_synced()
+        return dict(vars(self))
+
     def tick(self, instruction: Instruction | None) -> int:
         """The time of a new event."""
         return self.shared_state.events.append(instruction)
+
+    @property
+    def cells(self) -> Cells:
+        """The last accesses to shared memory."""
+        if self._recent:
+            self._note_recent()
+        return self._cells
 
     # ---- the generic proxy -------------------------------------------------------------------
 
     def generic(self, group: Group, access: MemoryAccess, instruction: Instruction, *, rows: bool = False) -> None:
         """Note an access of lanes to shared memory, a store to global memory, or matrix ``rows`` ``[n, k, m]`` of warps."""
-        if type(access.at) is int and access.columns.ndim == 4 and access.active is None and access.allocation is None:
-            self._at_one_place(group, access, access.at, instruction)
+        selection = group.selection
+        if (
+            type(access.at) is int
+            and access.active is None
+            and type(selection) is Rect
+            and access.columns is selection.columns
+        ):
+            self._at_one_place(selection, access, access.at, instruction)
             return
         at, columns, threads, cells = access.places, access.columns, group.selection.positions, self.cells
         if access.allocation is not None:
@@ -264,25 +287,28 @@ class Proxies:
             at, columns, threads = at[mask], columns[mask], threads[mask]
         self._leave(cells, at, access.nbytes, columns, threads, instruction, write=access.writes)
 
-    def _at_one_place(self, group: Group, access: MemoryAccess, at: int, instruction: Instruction) -> None:
-        """Note an access of all threads to one place of shared memory: the last thread of each CTA is remembered."""
-        cells, selection = self.cells, group.selection
-        threads, columns = selection.positions, access.columns
-        if type(selection) is Rect and columns is selection.columns:
-            run = selection.run
-        else:
-            run = in_a_row(columns.reshape(-1))
-        if access.nbytes % cells.granule:
-            cells.fit(access.nbytes)
-        epoch = self.shared_state.events.append(instruction) << SHIFT | threads[-1, -1].reshape(-1) + self.base
-        kind = "read" if access.kind == READ else "write"
-        kept = cells.of(kind).reshape(-1, cells.width)
-        self.pages[kind][at >> PAGE] = True
-        if kind == "write":
-            self.writers[threads] = True
-            self._settled = None
-        first = at // cells.granule
-        kept[first : first + access.nbytes // cells.granule, run] = epoch
+    def _at_one_place(self, selection: Rect, access: MemoryAccess, at: int, instruction: Instruction) -> None:
+        """Note an access of all threads to one place of shared memory, as at every wait for an mbarrier: later, if at all."""
+        write = access.kind != READ
+        self._recent[write, at, access.nbytes, selection] = self.shared_state.events.append(instruction)
+        self.pages["write" if write else "read"][at >> PAGE] = True
+        if len(self._recent) > MOST_RECENT:
+            self._note_recent()
+
+    def _note_recent(self) -> None:
+        """Note such accesses: the last thread of each CTA is remembered."""
+        recent, self._recent, cells = self._recent, {}, self._cells
+        for (write, at, nbytes, selection), time in sorted(recent.items(), key=itemgetter(1)):
+            threads = selection.positions
+            if nbytes % cells.granule:
+                cells.fit(nbytes)
+            kept = cells.of("write" if write else "read").reshape(-1, cells.width)
+            if write:
+                self.writers[threads] = True
+                self._settled = None
+            first = at // cells.granule
+            epoch = time << SHIFT | threads[-1, -1].reshape(-1) + self.base
+            kept[first : first + nbytes // cells.granule, selection.run] = epoch
 
     def _leave(
         self,
@@ -544,6 +570,7 @@ class Proxies:
 
     def fence(self, positions: Array, spaces: tuple[str, ...]) -> None:
         """Note ``fence.proxy.async`` of threads."""
+        self._note_synced()
         now = self.tick(None)
         if self.clocks is not None:
             self._fence_step = self.clocks.now_apart()
@@ -558,12 +585,23 @@ class Proxies:
 
     def barrier(self, group: Group | None) -> None:
         """Note that threads (None: all) passed a barrier of their CTA."""
-        positions = ... if group is None else group.selection.positions
-        self.cta_time[positions] = self.sync_time[positions] = self.tick(None)
+        if group is None:
+            self._note_synced()
+            self.cta_time[...] = self.sync_time[...] = self.tick(None)
+        else:
+            self.synchronised(group)
+            self.cta_time[group.selection.positions] = self._synced[group.selection]
 
     def synchronised(self, group: Group) -> None:
-        """Note that threads synchronised with others in some way."""
-        self.sync_time[group.selection.positions] = self.shared_state.events.append(None)
+        """Note that threads synchronised with others in some way: later, if at all."""
+        if len(self._synced) > MOST_RECENT:
+            self._note_synced()
+        self._synced[group.selection] = self.shared_state.events.append(None)
+
+    def _note_synced(self) -> None:
+        synced, self._synced = self._synced, {}
+        for selection, time in sorted(synced.items(), key=itemgetter(1)):
+            self.sync_time[selection.positions] = time
 
     # ---- tensor maps ---------------------------------------------------------------------------
 
@@ -628,9 +666,6 @@ class Proxies:
 class ProxyFences(Watcher):
     """Passes events to the proxy state of each batch."""
 
-    def __init__(self) -> None:
-        self._synchronises: dict[int, bool] = {}
-
     def batch_began(self, machine: Machine) -> None:
         """Make a state for each batch."""
         shared = machine.launch.notes.get(OF_LAUNCH)
@@ -650,11 +685,8 @@ class ProxyFences(Watcher):
         instruction, proxies = group.instruction, machine.batch.notes[PROXIES]
         if access.kind == WRITE if access.allocation is not None else access.space != "local":
             proxies.generic(group, access, instruction)
-        synchronises = self._synchronises.get(id(instruction))
-        if synchronises is None:
-            synchronises = instruction.traits.polls or instruction.traits.scope == "cluster"
-            self._synchronises[id(instruction)] = synchronises
-        if synchronises:
+        traits = instruction.traits
+        if traits.polls or traits.scope == "cluster":
             proxies.synchronised(group)
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:

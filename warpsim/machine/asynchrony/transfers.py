@@ -285,36 +285,41 @@ def observe(machine: Machine, objects: Objects, parity: Array) -> None:
     signalling = [(t, t.signal) for t in state.open if t.signal is not None]
     if not signalling:
         return
-    at_wait = late(machine)
     _shuffle(machine)
     if objects.at is None and not (objects.keys[1:] > objects.keys[:-1]).all():
         first = np.unique(objects.keys, return_index=True)[1]
         objects, parity = Objects(objects.columns[first], objects.address[first]), parity[first]
-    if at_wait:
+    if late(machine):
         words = objects.words(space)
-        stop = _ready(signalling, objects, words, ~mbarriers.has_passed_parity(words, parity))
+        ends = _ready(signalling, objects, words, ~mbarriers.has_passed_parity(words, parity))
         for number, (transfer, signal) in enumerate(signalling):
             at, known = _find(objects, signal)
-            _complete(machine, transfer, (known & transfer.open & (number <= stop[at])).nonzero()[0])
-    # the last transfer that counted in a completed phase of each mbarrier: phases complete in order
-    landed = []
+            _complete(machine, transfer, (known & transfer.open & (number <= ends[at])).nonzero()[0])
+    _complete_counted(machine, signalling, objects)
+    _sweep(machine)
+
+
+def _complete_counted(machine: Machine, signalling: list[tuple[Transfer, Signal]], objects: Objects) -> None:
+    """Complete the copies that have acted, up to the last that counted in a completed phase of each mbarrier: phases complete in
+    order."""
+    landed: list[tuple[Transfer, Array, Array]] = []
     for transfer, signal in signalling:
         if signal.at is None or objects.at is None or signal.at == objects.at:
             at, known = _find(objects, signal)
             here = known & transfer.open & transfer.landed
             if np.logical_or.reduce(here):
-                if not landed:
-                    phases, stop = mbarriers.phase(objects.words(space)), np.full(len(objects.keys), -1)
-                stop[at[here & (phases[at] != transfer.phase)]] = len(landed)
                 landed.append((transfer, at, here))
+    if not landed:
+        return
+    phases, stop = mbarriers.phase(objects.words(machine.batch.shared)), np.full(len(objects.keys), -1)
+    for number, (transfer, at, here) in enumerate(landed):
+        stop[at[here & (phases[at] != transfer.phase)]] = number
     for number, (transfer, at, here) in enumerate(landed):
         which = (here & (number <= stop[at])).nonzero()[0]
         if transfer.after:
             _complete(machine, transfer, which)
         elif which.size:
             _observed(machine, transfer, which)
-    if at_wait or landed:
-        _sweep(machine)
 
 
 def _ready(signalling: list[tuple[Transfer, Signal]], objects: Objects, words: Array, wanted: Array) -> Array:
