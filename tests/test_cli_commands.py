@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from ptx_text import module_head
+from warpsim import cli
 from warpsim.cli import commands, executing, launching, main, output
 from warpsim.cli.arguments import Argument, argument, dims
 from warpsim.cli.debug import Terminal
@@ -624,3 +625,19 @@ def test_lines_that_are_none(monkeypatch, problem, line, out):
         made = Terminal(shell)
         assert not made.tty
         assert [made.read() for _ in expected] == expected
+
+
+@pytest.mark.parametrize(("command", "threads"), [("--version", "1"), ("exec", None), ("record", None)])
+def test_threads_of_products(command, threads, monkeypatch):
+    """A command multiplies in one thread, unless told otherwise; the programs that it runs decide for themselves."""
+    monkeypatch.setattr(sys, "argv", ["warpsim", command, "--help"])
+    monkeypatch.setattr(cli, "gc", types.SimpleNamespace(set_threshold=id, freeze=int))
+    monkeypatch.delenv(cli.FILE, raising=False)
+    for given in ("3", None):
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given or "")
+        if given is None:
+            monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+
+        assert main() == 0
+
+        assert os.environ.get("OPENBLAS_NUM_THREADS") == (given or threads)

@@ -654,9 +654,12 @@ def test_a_worker_leaves_ctrl_c_to_its_parent():
         assert worker.wait(60) == 0
 
 
-def test_processes_are_used_again_and_end():
-    """A process that is idle takes the next call; all end with the pool, and its files go."""
+def test_processes_are_used_again_and_end(monkeypatch):
+    """A process that is idle takes the next call, and computes in one thread; all end with the pool, and its files go."""
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
     with Processes(2) as pool:
+        assert pool.submit(os.getenv, "OPENBLAS_NUM_THREADS").result(60) == "1"
         numbers = {pool.submit(os.getpid).result(60) for _ in range(3)}
         assert len(numbers) == 1
         with pytest.raises(ZeroDivisionError):

@@ -249,11 +249,12 @@ class Processes(Executor):
     def _start(self) -> subprocess.Popen[bytes]:
         package = str(Path(__file__).parent.parent.parent)
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+        ours = {"PYTHONPATH": os.pathsep.join(paths), "WARPSIM_CACHE": str(cache_folder() or "")}
         process = subprocess.Popen(
             [sys.executable, "-c", WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "WARPSIM_CACHE": str(cache_folder() or "")},
+            env={"OPENBLAS_NUM_THREADS": "1"} | os.environ | ours,  # there is a process for each core
         )
         self._running.add(process)
         return process
