@@ -66,8 +66,8 @@ class MemoryAccess:
 @frozen
 class AccessCounts:
     """What accesses of ``nbytes`` a lane by warps have cost: ``lanes``, ``warps``, in global memory ``sectors``, in shared memory
-    ``pieces`` and their ``passes``; of the first piece with ``most`` passes the ``cta`` of the batch, the ``warp`` and the
-    lanes' addresses, -1 for none."""
+    ``pieces`` and their ``passes``; of the first piece with ``most`` passes, if these are several, the ``cta`` of the batch, the ``warp``
+    and the lanes' addresses, -1 for none."""
 
     space: str
     nbytes: int

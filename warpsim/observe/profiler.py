@@ -281,8 +281,9 @@ class Profiler(Watcher):
             seen = self._blocks.setdefault(blocks[number], [0, 0, 0])
             for index, more in enumerate(entered):
                 seen[index] += more
+            each = counts.seconds * entered[0] / executed
             for instruction in blocks[number].instructions:
-                self._entry(instruction).counts.seconds += counts.seconds * entered[0] / executed
+                self._entry(instruction).counts.seconds += each
         for (number, at), left_out in counts.left_out.items():
             self._entry(blocks[number].instructions[at]).left_out += left_out
         for number, diverged in counts.diverged.items():

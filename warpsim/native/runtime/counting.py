@@ -55,14 +55,15 @@ def counts_of(
     """What a call of a region has counted: warps and threads that have ``entered`` each of its blocks, and in ``words`` the rest."""
     found: dict[str, dict[tuple[int, int], int]] = {}
     accesses: list[tuple[int, int, AccessCounts]] = []
+    listed = words.tolist()
     for counter in counters:
-        own = words[counter.word : counter.word + ACCESS.get(counter.what, 1)].tolist()
-        if not any(own[: Word.MOST]):
-            continue
-        if counter.what not in ACCESS:
-            found.setdefault(counter.what, {})[counter.block, counter.at] = own[0]
-        else:
-            accesses.append((counter.block, counter.at, _access(counter, own, tables)))
+        what, block, at, word, _ = counter
+        size = ACCESS.get(what)
+        if size is None:
+            if listed[word]:
+                found.setdefault(what, {})[block, at] = listed[word]
+        elif any(listed[word : word + min(size, Word.MOST)]):
+            accesses.append((block, at, _access(counter, listed[word : word + size], tables)))
     partial = found.get("partial", {})
     entries = {
         number: (entered[2 * k], entered[2 * k + 1], partial.get((number, 0), 0))
@@ -83,6 +84,8 @@ def _access(counter: Counter, words: list[int], tables: WarpTables) -> AccessCou
         return AccessCounts(space, nbytes, lanes, warps, cost)
     pieces, passes = cost & 0xFFFFFFFF, cost >> 32
     most, row, mask = words[Word.MOST], words[Word.ROW], words[Word.MASK]
+    if most <= 1:  # no banks conflict
+        return AccessCounts(space, nbytes, lanes, warps, 0, pieces, passes, most)
     addresses = tuple([a if mask >> k & 1 else -1 for k, a in enumerate(words[Word.ADDRESSES :])])
     warp, cta = int(tables.threads[32 * row : 32 * row + 32].max()) >> 5, int(tables.columns[words[Word.CTA]])
     return AccessCounts(space, nbytes, lanes, warps, 0, pieces, passes, most, cta, warp, addresses)

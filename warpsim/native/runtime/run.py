@@ -229,7 +229,8 @@ class Runner:
         if code.variant.counted:
             assert machine.hooks.region_counted is not None
             blocks = [number for number, _ in code.blocks]
-            counted = counts_of(code.counters, call.counters, blocks, call.counts, call.tables, call.seconds)
+            words = call.counters[: code.counter_words]
+            counted = counts_of(code.counters, words, blocks, call.counts, call.tables, call.seconds)
             machine.hooks.region_counted(machine, group, counted)
         self.stored = found.log_used
         if self.lane is not None:
