@@ -185,6 +185,11 @@ def test_a_loop_waits_for_the_whole_kernel():
     assert not CompiledEngine._covered(engine, profile, begin)
     making.form(profile, begin, profile.entries[begin])
     assert CompiledEngine._covered(engine, profile, loop)
+    profile.entries[begin].put("signature", None)
+    profile.entries[begin].ready = True
+    assert CompiledEngine._covered(engine, profile, loop)
+    profile.entries[begin].by_layout["layout"] = object()
+    assert not CompiledEngine._covered(engine, profile, loop)
     profile.entries[begin].leave()
     assert not CompiledEngine._covered(engine, profile, loop)
 

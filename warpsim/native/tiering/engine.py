@@ -258,9 +258,9 @@ class CompiledEngine:
         return self._calling().run_through(machine, group, profile, place, entry, room, apart=self._joined_whole)
 
     def _covered(self, profile: Profile, place: Place) -> bool:
-        """Whether the region where batches begin holds a place, or may when it is formed, and is not compiled yet."""
+        """Whether the region where batches begin holds a place, or may when it is formed, and has not run yet."""
         begin = profile.entries.get(self._begin)
-        if begin is None or begin.ready or place == self._begin:
+        if begin is None or begin.by_layout or place == self._begin:
             return False
         return not begin.formed if begin.region is None else place[0] in begin.region.slices
 
