@@ -285,16 +285,17 @@ class Uninitialised(WrittenBytes):
             self._begun = self._product = None  # whatever shadows there are, they are another watcher's
             self._unfinished, self._touched = [], True
             return
+        self._touched = group.shadowed(instruction.registers) and not (
+            instruction.traits.multiplies and self._overwrites(machine, group, instruction)
+        )
+        if self._touched:
+            remember(machine, group, self._again, past=False)
         if instruction.traits.ending is not None:
-            if group.shadows:
-                remember(machine, group, self._again, past=False)
             check_end(machine, group, instruction)
             return
         self._begun = self._product = None
         self._unfinished = []
-        self._touched = group.shadowed(instruction.registers) and not self._overwrites(machine, group, instruction)
         if self._touched:
-            remember(machine, group, self._again, past=False)
             self._begin(machine, group, instruction)
 
     def _overwrites(self, machine: Machine, group: Group, instruction: Instruction) -> bool:
