@@ -370,6 +370,7 @@ class Run:
         registers = self._near_registers if batch.near else self._registers
         executed, names = hooks.region_executed, hooks.shadows
         begins, ended = (None, None) if watched else (hooks.run_before, hooks.run_after)
+        fuses = registers is None and begins is None and state.schedule is None and not state.settings.keeps
         waiting = len(batch.runnable)
         limit = machine.limit(group) if waiting else None
         plain: BoundBlock | None = None  # the block that reads no shadow from before it
@@ -414,12 +415,15 @@ class Run:
                 last = block.run_ends[group.at]
                 stop = min(stop, last)
                 begins(machine, group, last)
-            at = group.at
+            at, quick = group.at, block.fused(stop) if fuses else steps
             while not (shadowed or watched) and at < stop:  # the hot loop: as few tests as possible
                 group.at = at
-                suspended = steps[at](machine, group)
+                suspended = quick[at](machine, group)
                 at += 1
                 if suspended:
+                    if type(suspended) is int:
+                        at = suspended
+                        continue
                     if suspended is not ATTEND:
                         if ended is not None:
                             ended(machine, group, at)

@@ -1,0 +1,98 @@
+"""Integers that all threads share are computed several steps at once: results and counts are those of single steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.machine import plan
+from warpsim.machine.binding import uniform
+
+KERNEL = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u32 laps)
+{
+    .reg .pred p, q;
+    .reg .b32 i, n, x, y, z, t, u, w;
+    .reg .b16 h;
+    .reg .b64 a, b, d;
+    ld.param.u64 a, [out];
+    ld.param.u32 n, [laps];
+    mov.u32 t, %tid.x;
+    mov.u32 x, 7;
+    mov.u32 y, 0;
+    mov.u32 i, 0;
+    mov.u32 w, 3;
+    mov.u64 d, 0;
+LOOP:
+    mad.lo.s32 x, x, 1664525, 1013904223;
+    mul.hi.s32 z, x, 1431655766;
+    shr.s32 u, z, 31;
+    sub.s32 z, z, u;
+    add.s32 u, z, t;
+    xor.b32 y, y, u;
+    add.s32 y, y, w;
+    cvt.u16.u32 h, x;
+    cvt.s32.s16 u, h;
+    mul.wide.s32 b, u, -3;
+    add.s64 d, d, b;
+    setp.lt.s32 q, z, 0;
+    selp.b32 w, z, x, q;
+    add.u32 i, i, 1;
+    setp.lt.u32 p, i, n;
+    @p bra LOOP;
+    mul.wide.u32 b, t, 16;
+    add.s64 a, a, b;
+    st.global.u32 [a], x;
+    st.global.u32 [a+4], y;
+    st.global.u64 [a+8], d;
+    ret;
+}
+"""
+
+
+def expected(laps: int, threads: int) -> list[tuple[int, int, int]]:
+    """x, y and d of each thread."""
+    x, ys, w, d = 7, [0] * threads, 3, 0
+    signed = lambda v, bits: (v & ((1 << bits) - 1)) - ((v >> (bits - 1) & 1) << bits)  # noqa: E731
+    for _ in range(laps):
+        x = signed(x * 1664525 + 1013904223, 32)
+        z = x * 1431655766 >> 32
+        z -= z >> 31
+        ys = [(y ^ (z + t)) + w & 0xFFFFFFFF for t, y in enumerate(ys)]
+        d += signed(x, 16) * -3
+        w = z if z < 0 else x
+    return [(x & 0xFFFFFFFF, y, d & ((1 << 64) - 1)) for y in ys]
+
+
+@pytest.mark.parametrize("first", [1, 32, 1 << 30])
+def test_loop_of_shared_and_own_integers(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first lap on, from a later one, and never; one operand varies among threads."""
+    monkeypatch.setattr(plan, "FUSED_FROM", first)
+    out = np.zeros((64, 2), np.uint64)
+    result = warpsim.load(KERNEL)["k"]((1,), (64,), (out, 50), engine="interpreter")
+
+    assert [(int(a) & 0xFFFFFFFF, int(a) >> 32, int(b)) for a, b in out] == expected(50, 64)
+    assert result.instructions == 2 * (8 + 16 * 50 + 6)
+    assert result.opcodes["mul.hi.s32"] == 100
+
+
+def test_a_value_comes_to_vary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After half of the laps threads have integers of their own; what depends on them is left to the single steps."""
+    monkeypatch.setattr(plan, "FUSED_FROM", 2)
+    written: list[set[int]] = []
+    usual = uniform._Run._written
+    monkeypatch.setattr(uniform._Run, "_written", lambda run: (written.append(set(run._varying)), usual(run))[1])
+    text = KERNEL.replace("add.u32 i, i, 1;", "add.u32 i, i, 1; setp.eq.u32 q, i, 20; @q add.u32 x, x, t;")
+    out = np.zeros((32, 2), np.uint64)
+    warpsim.load(text)["k"]((1,), (32,), (out, 40), engine="interpreter")
+    single = np.zeros_like(out)
+    monkeypatch.setattr(plan, "FUSED_FROM", 1 << 30)
+    warpsim.load(text)["k"]((1,), (32,), (single, 40), engine="interpreter")
+
+    assert (out == single).all()
+    assert len({int(a) & 0xFFFFFFFF for a, _ in out}) == 32
+    assert max(map(len, written)) > min(map(len, written))
