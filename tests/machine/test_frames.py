@@ -77,3 +77,28 @@ def test_random_groups():
             if value is not None:
                 value = value.array() if type(value) is Affine else value
                 assert np.broadcast_to(value, SHAPE.extents).reshape(-1).tolist() == model[index].tolist()
+
+
+def test_groups_side_by_side():
+    """What a group has changed stays its own when others write, though these are threads here and there, not seen to be others."""
+    frame, some = Frame([None] * REGISTERS), Rect(SHAPE, ((0, 1, 1), (0, 1, 4), (0, 1, 1), (0, 1, 4)))
+    mine = some.positions.reshape(-1)
+    others = from_positions(SHAPE, np.setdiff1d(np.arange(SHAPE.n), mine)[[0, 1, 3, 7]])
+    for _ in range(2):  # what threads know is kept when they come again
+        one = Group(frame, some, PLAN, (), 0, 0, 0)
+    one.recall()
+    one.set(0, np.full(some.shape, 7, np.uint32))
+    one.set(1, np.full(some.shape, 8, np.uint32))
+    beside = Group(frame, others, PLAN, (), 0, 0, 0)
+    beside.set(0, np.full(others.shape, 9, np.uint32))
+    beside.flush()
+
+    assert one.read(0).tolist() == np.full(some.shape, 7).tolist()
+    one.flush(frozenset({0}))
+    again = Group(frame, some, PLAN, (), 0, 0, 0)
+    again.recall()
+    assert (again.read(0) == 7).all()
+    assert (again.read(1) == 0).all()
+    whole = np.broadcast_to(Group(frame, SHAPE.whole, PLAN, (), 0, 0, 0).read(0), SHAPE.extents).reshape(-1)
+    assert (whole[mine] == 7).all()
+    assert (whole[others.positions] == 9).all()

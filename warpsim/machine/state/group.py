@@ -29,10 +29,12 @@ class Known:
     """What some threads have left in a frame, or read last: ``env`` is that of their next group. Registers that have shadows are
     ``shadowed``, with these by name; those known to have none there are ``plain``."""
 
-    __slots__ = ("env", "plain", "shadowed", "stacked")
+    __slots__ = ("env", "lent", "plain", "shadowed", "stacked")
 
     def __init__(self, n: int) -> None:
         self.env: list[Value | None] = [None] * n
+        self.lent = False
+        """Whether a group has ``env`` for its own, and may have changed registers there that are not in the frame."""
         self.shadowed: dict[int, tuple[Value, dict[str, Array]]] = {}
         self.plain: set[int] = set()
         self.stacked: tuple[Array, list[Array]] | None = None
@@ -41,6 +43,8 @@ class Known:
     def forget(self, registers: Iterable[int]) -> None:
         """Others have changed some registers."""
         self.plain.difference_update(registers)
+        if self.lent:  # these others may have no thread of that group
+            self.env, self.lent = list(self.env), False
         for index in registers:
             self.env[index] = None
             if self.shadowed:
@@ -303,7 +307,7 @@ class Group:
         """Go on with what the last group of its threads has left."""
         known = self.frame.known_to(self.selection)
         if known is not None:
-            self.env = known.env
+            self.env, known.lent = known.env, True
 
     def fetch(self, index: int) -> Value:
         """A register's value from the batch, cached; zero if it was never written."""
@@ -376,10 +380,9 @@ class Group:
         """Leave what the frame has now to the next group of these threads; ``values`` are the registers written to it."""
         env, dropped = known.env, self.dirty - values.keys()
         known.stacked = self.stacked or known.stacked
-        if env is self.env:
-            for index in dropped:
-                env[index] = None
-        else:
+        for index in dropped:
+            env[index] = None
+        if env is not self.env:
             for index, value in values.items():
                 env[index] = value
         known.plain |= values.keys()
