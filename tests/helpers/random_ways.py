@@ -93,7 +93,7 @@ def session(made: Kernel, engine: str, seed: int) -> dict[str, Any]:
             looks.append(str(one.goto(rng.randrange(500))))
             looks.append(seen(one))
         end = one.cont()
-    found = {"looks": looks, "end": str(end), "error": str(one.error), "findings": [str(f) for f in one.findings]}
+    found = {"looks": looks, "end": str(end), "error": str(one.error), "findings": [told(f) for f in one.findings]}
     if one.error is None and one.result is not None:
         found["instructions"] = (one.result.instructions, dict(one.result.opcodes))
     return found | {"printed": printed.getvalue(), "arrays": [a.tobytes() for a in given]}
@@ -125,7 +125,8 @@ def differing(seed: int, way: str, made: Kernel) -> list[str]:
         found = outcome(made, "compiled", **OPTIONS[way])
     elif way == "in parts":
         expected, found = outcome(made, "interpreter"), outcome(made, "compiled", workers=2)
-        for one in (expected, found):  # how often each was met depends on which CTAs go together
+        for one in (expected, found):  # how often each was met, and who prints first, depends on which CTAs go together
+            one["printed"] = sorted(one["printed"].split("\n"))
             one["findings"] = [re.sub(r"\n +\d+ times here", "", each) for each in one.get("findings", ())]
     else:
         expected = outcome(made, "interpreter")
