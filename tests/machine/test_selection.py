@@ -91,6 +91,17 @@ def test_the_same_parts_joined_again():
     assert len(whole.batch_shape.joins) == KEPT
 
 
+def test_one_rectangle():
+    """Threads that come together in several ways are one rectangle, by which others find what they have kept."""
+    whole = Shape(1, 64, 1, 2).whole
+    thread = np.arange(64).reshape(1, 64, 1, 1)
+    low, high = split(whole, thread < 32)
+    first, rest = split(low, thread[:, :32] < 1)
+    assert union([rest, first]) is union([first, rest]) is low
+    assert split(split(whole, thread >= 8)[1], thread[:, :8] < 1)[0] is first
+    assert union([low, high]) is whole
+
+
 @pytest.mark.parametrize(("shape", "selection"), CUT)
 def test_split_and_union(shape, selection):
     """The two parts are the threads where a mask holds and the others, and together the threads that were cut."""

@@ -77,10 +77,14 @@ def _expectation(*, drop: bool) -> Callable[..., Lanes]:
     return functools.partial(mbarriers.expect_and_arrive, drop=drop)
 
 
+_ONE = np.ones(1, np.uint32)
+_ONE.flags.writeable = False
+
+
 def _counted(count: Lanes | None, active: Lanes, report: ReportPort) -> Lanes:
     """A number of arrivals (None: one), in the range of one."""
     if count is None:
-        return np.ones(1, np.uint32)
+        return _ONE
     wrong = ((count == 0) | (count > mbarriers.MAX_COUNT)) & active
     if wrong.any():
         report("mbarrier", f"{first_of(count, wrong)} arrivals at once; the count is 1 to {mbarriers.MAX_COUNT}", wrong)

@@ -125,7 +125,7 @@ def release(machine: Machine, barrier: Barrier) -> None:
     if not np.logical_or.reduce(done):
         return
     machine.batch.barriers_passed[done] += 1
-    votes = _votes(barrier, done)
+    votes = _votes(barrier, done) if barrier.votes else None
     waiting, barrier.waiting = barrier.waiting, []
     for group in waiting:
         go, stay = _by_cta(machine, group, done)
@@ -134,7 +134,8 @@ def release(machine: Machine, barrier: Barrier) -> None:
         if go is not None:
             if machine.hooks.barrier_left is not None:
                 machine.hooks.barrier_left(machine, go, barrier.number, barrier.partial)
-            _give_result(machine, go, votes)
+            if votes is not None:
+                _give_result(machine, go, votes)
             go.at += 1
             go.generation = machine.batch.generation
             machine.push(go)
@@ -180,9 +181,9 @@ def _give_result(machine: Machine, group: Group, votes: tuple[Array, Array]) -> 
 def _by_cta(machine: Machine, group: Group, chosen: Array) -> tuple[Group | None, Group | None]:
     """The part of a group in the chosen CTAs, and the rest."""
     inside = chosen[group.selection.ctas]
-    if inside.all():
+    if np.logical_and.reduce(inside, axis=None):
         return group, None
-    if not inside.any():
+    if not np.logical_or.reduce(inside, axis=None):
         return None, group
     return machine.divide(group, inside)
 
@@ -384,9 +385,11 @@ def _cta_barrier(plan: FunctionPlan, instruction: Instruction, barrier: traits.B
         if suspended is not None:
             return suspended
         values = [get(machine, group) for get in made.sources]
-        if any(v.size > 1 and (v != v.reshape(-1)[0]).any() for v in values):
-            return made.arrive_apart(machine, group, values)
-        return made.arrive(machine, group, [int(v.reshape(-1)[0]) for v in values])
+        numbers = [v.item(0) for v in values]
+        for value, number in zip(values, numbers, strict=True):
+            if value.size > 1 and (value != number).any():
+                return made.arrive_apart(machine, group, values)
+        return made.arrive(machine, group, numbers)
 
     return step
 

@@ -37,6 +37,7 @@ class Shape:
         self.cta_shift = self.n_ctas.bit_length() - 1 if self.n_ctas & (self.n_ctas - 1) == 0 else None
         self.splits: dict[tuple[tuple[Axis, ...], int, bytes], tuple[Selection, Selection]] = {}
         self.joins: dict[tuple[tuple[Axis, ...], ...], Selection] = {}
+        self._rects: dict[tuple[Axis, ...], Rect] = {}
         self.specials: dict[tuple[str, tuple[int, int, int]], Value] = {}
         """Special registers that say where a thread lies in its CTA, by the block's dimensions."""
 
@@ -45,6 +46,14 @@ class Shape:
 
     def __reduce__(self) -> tuple[type[Shape], tuple[int, int, int, int]]:
         return Shape, self.extents
+
+    def rect(self, axes: tuple[Axis, ...]) -> Rect:
+        """The threads along these axes, however others have parted or met: what is kept by selection is found again."""
+        found = self._rects.get(axes)
+        if found is None:
+            found = self._rects[axes] = Rect(self, axes)
+            forget_oldest(self._rects)
+        return found
 
     @cached_property
     def whole(self) -> Rect:
@@ -448,7 +457,7 @@ def from_positions(batch: Shape, positions: Array) -> Selection:
         if threads is not None and ctas is not None:
             axes = [_run(where) for where in (*threads, *ctas)]
             if None not in axes:
-                return Rect(batch, tuple([axis for axis in axes if axis is not None]))
+                return batch.rect(tuple([axis for axis in axes if axis is not None]))
     return Lanes(batch, positions)
 
 
@@ -552,7 +561,7 @@ def _sliced(rect: Rect, axis: int, run: Axis) -> Rect:
     first, stride, _ = rect.axes[axis]
     axes = list(rect.axes)
     axes[axis] = (first + start * stride, stride * step, count)
-    return Rect(rect.batch_shape, tuple(axes))
+    return rect.batch_shape.rect(tuple(axes))
 
 
 def _masked(selection: Selection, mask: Array, *, negate: bool) -> Selection:

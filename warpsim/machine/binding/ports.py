@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -24,7 +25,14 @@ from warpsim.machine.values import Array
 
 def _active(machine: Machine, group: Group, active: Array | None) -> Array:
     shape = group.selection.shape
-    return np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+    return _every(shape) if active is None else np.broadcast_to(active, shape)
+
+
+@lru_cache(maxsize=64)
+def _every(shape: tuple[int, ...]) -> Array:
+    every = np.ones(shape, np.bool_)
+    every.flags.writeable = False
+    return every
 
 
 def _lane(machine: Machine, group: Group, active: Array | None) -> Array:

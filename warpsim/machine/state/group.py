@@ -363,17 +363,22 @@ class Group:
     def flush(self, live: frozenset[int] | None = None) -> None:
         """Write changed registers (those in ``live``) to the batch."""
         frame, env = self.frame, self.env
+        known = frame.known.get(self.selection)
+        if not (self.dirty or self.shadows):
+            if known is not None:
+                known.stacked = self.stacked or known.stacked
+            return
         written = self.dirty if live is None else self.dirty & live
         if written:
             frame.changed(self.selection, written)
-        known = frame.known_to(self.selection)
         if self.has_shadows:
             self._flush_shadows(written, known)
         values = {index: value for index in written if (value := env[index]) is not None}
         assert len(values) == len(written), "a changed register has a value"
         if known is not None:
             self._leave_known(known, values)
-        frame.store(self.selection, values, later=known is not None)
+        if values:
+            frame.store(self.selection, values, later=known is not None)
         self.dirty.clear()
 
     def _leave_known(self, known: Known, values: dict[int, Value]) -> None:
