@@ -29,12 +29,12 @@ class Known:
     """What some threads have left in a frame, or read last: ``env`` is that of their next group. Registers that have shadows are
     ``shadowed``, with these by name; those known to have none there are ``plain``."""
 
-    __slots__ = ("env", "lent", "plain", "shadowed", "stacked")
+    __slots__ = ("dirty", "env", "plain", "shadowed", "stacked")
 
     def __init__(self, n: int) -> None:
         self.env: list[Value | None] = [None] * n
-        self.lent = False
-        """Whether a group has ``env`` for its own, and may have changed registers there that are not in the frame."""
+        self.dirty: set[int] = set()
+        """Those that the group has changed since, which are not in the frame."""
         self.shadowed: dict[int, tuple[Value, dict[str, Array]]] = {}
         self.plain: set[int] = set()
         self.stacked: tuple[Array, list[Array]] | None = None
@@ -43,10 +43,9 @@ class Known:
     def forget(self, registers: Iterable[int]) -> None:
         """Others have changed some registers."""
         self.plain.difference_update(registers)
-        if self.lent:  # these others may have no thread of that group
-            self.env, self.lent = list(self.env), False
         for index in registers:
-            self.env[index] = None
+            if index not in self.dirty:  # these others may have no thread of that group
+                self.env[index] = None
             if self.shadowed:
                 self.shadowed.pop(index, None)
 
@@ -307,7 +306,7 @@ class Group:
         """Go on with what the last group of its threads has left."""
         known = self.frame.known_to(self.selection)
         if known is not None:
-            self.env, known.lent = known.env, True
+            self.env, known.dirty = known.env, self.dirty
 
     def fetch(self, index: int) -> Value:
         """A register's value from the batch, cached; zero if it was never written."""
