@@ -125,7 +125,9 @@ def differing(seed: int, way: str, made: Kernel) -> list[str]:
         found = outcome(made, "compiled", **OPTIONS[way])
     elif way == "in parts":
         expected, found = outcome(made, "interpreter"), outcome(made, "compiled", workers=2)
-        for one in (expected, found):  # how often each was met, and who prints first, depends on which CTAs go together
+        if "error" in expected:  # how far the other CTAs have come depends on which go together
+            return [] if expected["error"] == found.get("error") else ["error"]
+        for one in (expected, found):  # as do how often each was met, and who prints first
             one["printed"] = sorted(one["printed"].split("\n"))
             one["findings"] = [re.sub(r"\n +\d+ times here", "", each) for each in one.get("findings", ())]
     else:
