@@ -42,6 +42,8 @@ UNUSED = "; what is read reaches no result"
 PUBLISHED = "; but the value read goes into a flag that the writer waits for, so it can't be what is written"
 Flags = tuple[frozenset[Span], frozenset[Span]]
 """The places of flags into which a value goes, and of those that a store waits for."""
+Places = tuple[Span, Span]
+"""Of a race: what happens now, and which of the two reads."""
 Run = Callable[[LaunchState], None]
 """Runs a launch under its own rules."""
 ROUNDS = 4
@@ -81,16 +83,17 @@ class Again:
 
 @frozen(eq=False)
 class Begun:
-    """The state in which a launch began, which nobody changes."""
+    """The state in which a launch began, which nobody changes, and what runs from there have left: the same for the launch and for
+    those that repeat a part of it with other values."""
 
     state: LaunchState
+    harmless: list[set[Places]] = field(factory=list)
+    left: dict[Flags, set[Places]] = field(factory=dict)
 
     def __deepcopy__(self, memo: object) -> Begun:
         return self
 
 
-Places = tuple[Span, Span]
-"""Of a race: what happens now, and which of the two reads."""
 BEGUN: Note[Begun] = Note("begun")
 AGAIN: Note[Again] = Note("again")
 UNDECIDED: Note[dict[Places, Undecided]] = Note("undecided")
@@ -141,7 +144,9 @@ def decide(launch: LaunchState, run: Run) -> None:
     del launch.notes[BEGUN]  # and let go of what memory held
     undecided = undecided or {}
     unread = [key for key, one in undecided.items() if not one.reads]
-    harmless = dict.fromkeys(_harmless(begun.state, run) if len(undecided) > len(unread) else (), UNUSED)
+    if len(undecided) > len(unread) and not begun.harmless:
+        begun.harmless.append(_harmless(begun.state, run))
+    harmless = dict.fromkeys(begun.harmless[0] if len(undecided) > len(unread) else (), UNUSED)
     functions = launch.plan.program.functions.values()
     awaits = {s: frozenset(at for f in functions for at in awaited(f, s)) for s in {s for s, _ in unread}}
     publishes = {r: frozenset(at for f in functions for at in publishing(f, r)) for r in {r for _, r in unread}}
@@ -149,8 +154,9 @@ def decide(launch: LaunchState, run: Run) -> None:
     for store, load in unread:
         unfenced.setdefault((publishes[load], awaits[store]), []).append((store, load))
     for flags, keys in unfenced.items():
-        left = _again(begun.state, run, np.zeros((0, 4), np.int64), flags)[1]
-        harmless |= dict.fromkeys(set(keys) - left.keys(), PUBLISHED)
+        if flags not in begun.left:
+            begun.left[flags] = {*_again(begun.state, run, np.zeros((0, 4), np.int64), flags)[1]}
+        harmless |= dict.fromkeys(set(keys) - begun.left[flags], PUBLISHED)
     for key, one in undecided.items():
         severity = "note" if key in harmless else "error"
         found = attrs.evolve(one.finding, severity=severity, message=one.finding.message + harmless.get(key, ""))
