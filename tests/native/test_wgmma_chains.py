@@ -307,6 +307,21 @@ def test_sums_that_begin_with_a_product():
     assert together == alone
 
 
+USED = {"as A": ("{x4, x5, x6, x7}, eb0", "{d0, d1, x6, x7}, eb0"), "behind a guard": ("wgmma.mma", "@q0 wgmma.mma")}
+
+
+@pytest.mark.parametrize("how", USED)
+def test_accumulators_that_nobody_has_written(how):
+    """A product that replaces them uses them all the same where they are its A; one whose guard is false leaves them."""
+    text = text_of([(1, 2, "no", True, "")], TYPES[1]).replace(*USED[how])
+    text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("mov.b32 d0"))
+    *alone, _ = outcome(text, "interpreter")
+    *together, _ = outcome(text, "compiled")
+
+    assert [rule for rule, *_ in alone[1]] == ["uninitialised"] * 2
+    assert together == alone
+
+
 def test_undefined_sums_that_a_product_replaces():
     """Where scale-d is false, it does not matter what an earlier product has read."""
     hole = f"setp.ne.u32 p, t, 128; @p {STORE}".replace("; st", "; @p st")

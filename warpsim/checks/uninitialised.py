@@ -301,7 +301,9 @@ class Uninitialised(WrittenBytes):
     def _overwrites(self, machine: Machine, group: Group, instruction: Instruction) -> bool:
         """Whether a wgmma uses nothing undefined but accumulators that it replaces, which are as if written, then."""
         flow = transfer_of(group.plan, instruction)
-        if flow.adds is None or flow.guard is not None or group.shadowed(instruction.registers - {*flow.written}):
+        if flow.adds is None or flow.guard is not None:
+            return False
+        if group.shadowed(instruction.registers - {*flow.written} | flow.factors):  # A may stand in the accumulators
             return False
         if as_array(flow.adds(machine, group)).any():
             return False
