@@ -618,6 +618,29 @@ def test_products_of_matrices_that_pay(monkeypatch, tmp_path):
     assert plans == [1]
 
 
+def test_a_product_that_fails(monkeypatch, tmp_path):
+    """Is told of once, and not asked for again."""
+    from warpsim.native.matrix import instructions as matrices
+
+    told, submitted = [], []
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(matrices, "tell", lambda: told.append(1))
+    monkeypatch.setattr(matrices, "compile_queue", lambda: SimpleNamespace(submit=submitted.append))
+    codes = matrices.Codes()
+    costs.account_of.cache_clear()
+    account_of_product("a").interpreted = 1.0
+
+    def fails(name):
+        raise MemoryError
+
+    for _ in range(3):
+        assert codes.of(("a", 90), fails, Policy.ASKED) is None
+        codes.over(Policy.ASKED)
+        while submitted:
+            submitted.pop()()
+    assert told == [1]
+
+
 def test_without_a_compiler(monkeypatch):
     """Where the extra is not installed, the interpreter runs the launch alone."""
     monkeypatch.setattr(compiling, "available", lambda: False)

@@ -21,7 +21,7 @@ from warpsim.layout.fragment import extent
 from warpsim.native.addresses import address_of
 from warpsim.native.compiling.compiler import compiled_function, kept_function
 from warpsim.native.compiling.images import Function, function_at
-from warpsim.native.compiling.queue import compile_queue
+from warpsim.native.compiling.queue import compile_queue, tell
 from warpsim.native.matrix.kernels import Plain, Warp, warp_kernel, warpgroup_kernel
 from warpsim.native.matrix.plans import mma_plan, plain_plan, sparse_plan, wgmma_product, wmma_plain_plan, wmma_plan
 from warpsim.native.tiering.cost import (
@@ -58,7 +58,8 @@ class Codes:
 
     def __init__(self) -> None:
         self.texts: dict[Key, tuple[str, str]] = {}
-        self.functions: dict[Key, Function] = {}
+        self.functions: dict[Key, Function | None] = {}
+        """None: it failed to compile."""
         self.sought: set[Key] = set()
         """What was looked up on disk."""
         self.wanted: dict[Key, Callable[[str], str]] = {}
@@ -100,12 +101,20 @@ class Codes:
             share = QUEUED_SHARE if policy is Policy.ASKED else share_of(account.launches)
             if account.allows(PRODUCT, share):
                 account.compiled += PRODUCT
-                compile_queue().submit(partial(self._make, key, make))
+                compile_queue().submit(partial(self._make_behind, key, make))
         self.wanted.clear()
 
     def _make(self, key: Key, make: Callable[[str], str]) -> None:
         text, name = self.text(key, make)
         self.functions[key] = function_at(compiled_function(_name(key), text, name))
+
+    def _make_behind(self, key: Key, make: Callable[[str], str]) -> None:
+        """Make a product behind a launch. One that fails is told of once, and left to the instruction's body."""
+        try:
+            self._make(key, make)
+        except Exception:
+            tell()
+            self.functions.setdefault(key, None)
 
     def planned(self, key: Key, make: Callable[[], T]) -> T:
         """A key's plan, made once."""
