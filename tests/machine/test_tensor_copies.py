@@ -387,6 +387,19 @@ def test_boxes_stored_inside_and_across_the_end_of_a_tensor(swizzle, late):
     assert np.array_equal(tensor, wanted[:rows, :width])
 
 
+def test_boxes_added_to_a_tensor_one_after_the_other():
+    """Later reductions through a map combine, too."""
+    tensor, wanted = np.ones((60, 64), np.uint32), np.ones((60, 64), np.uint32)
+    corners = np.array([[4, 8], [4, 8], [8, 9]], np.int32)
+    for number, (x, y) in enumerate(corners):
+        wanted[y : y + 8, x : x + 32] += 1 + 256 * number + np.arange(256, dtype=np.uint32).reshape(8, 32)
+    map = warpsim.TensorMap(tensor, global_dim=(64, 60), global_strides=(256,), box_dim=(32, 8))
+    text = STORES.replace("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor").replace("cta.bulk", "cta.add.bulk")
+    warpsim.load(text)["boxes"]((1,), (256,), (map, corners, len(corners)))
+
+    assert np.array_equal(tensor, wanted)
+
+
 @pytest.mark.parametrize(("corner", "what"), [((2, 0), "coordinate 2 is 8 bytes"), ((-4, 0), "a negative coordinate")])
 def test_a_store_like_one_before_is_checked_as_that(corner, what):
     """Where a map is known already, a box may still begin where none can."""
