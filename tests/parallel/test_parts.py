@@ -655,8 +655,11 @@ def test_a_worker_leaves_ctrl_c_to_its_parent():
 
 
 def test_processes_are_used_again_and_end(monkeypatch):
-    """A process that is idle takes the next call, and computes in one thread; all end with the pool, and its files go."""
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "")
+    """A process that is idle takes the next call, and computes in one thread unless told otherwise; all end with the pool, and its files
+    go."""
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    with Processes(1) as pool:
+        assert pool.submit(os.getenv, "OPENBLAS_NUM_THREADS").result(60) == "3"
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
     with Processes(2) as pool:
         assert pool.submit(os.getenv, "OPENBLAS_NUM_THREADS").result(60) == "1"
