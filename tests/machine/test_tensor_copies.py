@@ -412,6 +412,27 @@ def test_a_store_like_one_before_is_checked_as_that(corner, what):
     assert np.count_nonzero(tensor) == 256
 
 
+@pytest.mark.parametrize("swizzle", ["NONE", "128B_ATOM_32B_FLIP_8B"])
+def test_each_store_uses_its_map_once(swizzle):
+    """Whether a box lies inside the tensor or leaves it, and whether it is stored or refused."""
+
+    class Uses(warpsim.Watcher):
+        addresses = ()
+
+        def map_used(self, machine, group, addresses, columns, active):
+            """A copy uses it."""
+            self.addresses += tuple(addresses.tolist())
+
+    tensor, watcher = np.zeros((60, 64), np.uint32), Uses()
+    map = warpsim.TensorMap(tensor, global_dim=(64, 60), global_strides=(256,), box_dim=(32, 8), swizzle=swizzle)
+    kernel = warpsim.load(STORES.replace("sm_90a", "sm_100a").replace("8.3", "8.6"))["boxes"]
+    corners = np.array([[0, 0], [4, 8], [48, 56]], np.int32)
+    kernel((1,), (256,), (map, corners, 3), on_finding="collect", watchers=[watcher])
+
+    assert len(watcher.addresses) == 3
+    assert len(set(watcher.addresses)) == 1
+
+
 def test_a_swizzle_that_is_only_loaded():
     """Nor is one stored that only loads may have, the second time."""
     tensor = np.zeros((60, 64), np.uint32)

@@ -167,14 +167,18 @@ class BulkCopies(BulkReach):
         transfers.start(self.machine, self.group, self.active, transfer)
         return True
 
-    def _inside(self, lanes: Lanes, to: Receivers, map: Address, mode: str) -> tuple[Tile, Boxes] | None:
+    def _inside(
+        self, lanes: Lanes, to: Receivers, map: Address, mode: str, *, store: bool = False
+    ) -> tuple[Tile, Boxes] | None:
         """Boxes inside the tensor of one plain tiled map that cannot change, which most copies move; None of others."""
         at, given = self.alike(map), map.coordinates[0]
         if at is None or type(given) is not tuple:
             return None
         rank, n = len(given), lanes.index.size
         fields = self.machine.maps.get((at, rank, mode))
-        tile = None if fields is None or mode != "tile" else to.tile(fields)
+        if fields is None or mode != "tile" or (store and fields.swizzle == tensor_map.FLIPPED):
+            return None
+        tile = to.tile(fields)
         if tile is None or tile.writes.high > self.machine.batch.shared.size:
             return None
         corners = np.empty((rank, n), np.int64)
@@ -212,8 +216,8 @@ class BulkCopies(BulkReach):
         """
         lanes = self.lanes()
         to = self.receivers_at(lanes, src, src) if reduction is None else None
-        found = None if to is None else self._inside(lanes, to, map, mode)
-        if found is not None and found[0].fields.swizzle != tensor_map.FLIPPED:
+        found = None if to is None else self._inside(lanes, to, map, mode, store=True)
+        if found is not None:
             self._start_boxes(lanes, found[1], found[0].writes, None)
             return
         sources = self.address(src, lanes)
