@@ -452,6 +452,17 @@ def test_a_launch_pauses_for_the_thread(monkeypatch, pause, away):
     assert jobs.wait(60)
 
 
+def test_launches_learn_when_the_thread_is_in_llvm(monkeypatch):
+    """While it makes an object that is not in the cache."""
+    away, the = [], compiler()
+    monkeypatch.setattr("warpsim.native.compiling.compiler.read_object", lambda key: None)
+    monkeypatch.setattr("warpsim.native.compiling.compiler.write_object", lambda key, data: None)
+    monkeypatch.setattr(the, "_compile", lambda text, level: away.append(compile_queue()._away) or b"")
+    the._object("of no use", 2)
+
+    assert (away, compile_queue()._away) == ([True], False)
+
+
 def test_a_job_that_fails(monkeypatch):
     """Is told of, and those behind it are run: otherwise launches would pause for ever."""
     told, done, jobs = [], [], CompileQueue()
