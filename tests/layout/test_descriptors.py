@@ -103,6 +103,15 @@ def test_elements_in_words_of_columns(size, k, transposed, columns):
     assert places.shape == (1, 1, *along.shape[:2])
 
 
+def test_reserved_bits() -> None:
+    """Those outside the fields that the PTX ISA names (Matrix Descriptor Format) are named."""
+    fields = {*range(14), *range(16, 30), *range(32, 46), 49, 50, 51, 62, 63}
+    for bit in range(64):
+        found = descriptors.problem(16 << 32 | 8 << 16 | 1 << bit, 16, 8, 2, transposed=False) or ""
+
+        assert (found == f"reserved bits are set: 0x{1 << bit:x}") == (bit not in fields), bit
+
+
 def test_rank_in_a_descriptor() -> None:
     """An H200 reads through the rank that an unmasked address brings into the leading offset, and not by reserved bits
     (tools/recordings/descriptors_of_ranks.cu)."""
