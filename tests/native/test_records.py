@@ -1,5 +1,6 @@
 """What earlier processes have compiled runs from the first step on, without LLVM, and is left where it may be another's."""
 
+import ctypes
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 from warpsim import cache
 from warpsim.native.compiling import images
 from warpsim.native.compiling.compiler import compiler
+from warpsim.native.compiling.linking import Linked
 from warpsim.native.regions.region import BlockSlice, Region
 from warpsim.native.tiering.records import _dumps, _facts, _region
 
@@ -198,3 +200,23 @@ def test_what_decides_code(monkeypatch):
 
     assert len(set(found)) == 5
     assert any(path.endswith("library.ll") for path, *_ in images._sources())
+
+
+def test_tables_beside_code(monkeypatch, tmp_path):
+    """What code reads comes back aligned, and the code behind it."""
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    tables = [
+        np.arange(3, dtype=np.uint8),
+        np.zeros((0, 2), np.int64),
+        np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3).T,
+    ]
+    code = bytes(range(48))
+    images.keep("tables beside code", Linked(code, {"f": 16}, []), {"name": "f"}, tables)
+    facts, addresses, found = images.find("tables beside code")
+
+    assert facts["name"] == "f"
+    assert ctypes.string_at(addresses["f"], 32) == code[16:]
+    for table, back in zip(tables, found, strict=True):
+        assert (back.dtype, back.shape) == (table.dtype, table.shape)
+        assert (back == table).all()
+        assert back.flags.aligned
