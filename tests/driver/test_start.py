@@ -332,6 +332,26 @@ int main(void)
     assert (done.stderr, done.returncode) == ("", 0)
 
 
+@pytest.mark.parametrize(("given", "said"), [({}, "none 1\n"), ({"OPENBLAS_NUM_THREADS": "2"}, "2 ")])
+def test_threads_of_c_programs(driver, tmp_path, given, said):
+    """NumPy starts none in them, unless told to; what they start has the environment that they were given."""
+    (tmp_path / "p.c").write_text("""
+#include <stdlib.h>
+int cuInit(unsigned);
+int main(void) { return cuInit(0) | system("echo ${OPENBLAS_NUM_THREADS-none} $(ls /proc/$PPID/task | wc -l)"); }
+""")
+    program = tmp_path / "p"
+    subprocess.run([*library.compiler(), str(tmp_path / "p.c"), str(driver), "-o", str(program)], check=True)
+    env = {
+        "WARPSIM_PATH": os.pathsep.join([str(Path(library.__file__).parents[2]), *sys.path]),
+        "PATH": os.environ["PATH"],
+    }
+    env |= {"LD_LIBRARY_PATH": str(driver.parent), "WARPSIM_PYTHONHOME": sys.base_prefix, **given}
+    done = subprocess.run([str(program)], env=env, capture_output=True, text=True, check=False)
+
+    assert (done.stdout[: len(said)], done.stderr, done.returncode) == (said, "", 0)
+
+
 PRODUCTS = r"""
 #include <stdio.h>
 int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuCtxSynchronize(void);

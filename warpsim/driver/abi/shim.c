@@ -266,9 +266,12 @@ static void begin(void)
              " more = [p for p in paths if p not in sys.path]\n"
              " if %d:\n"
              "  import gc\n"
-             "  gc.set_threshold(200_000)\n" /* as `warpsim.cli`: hardly any of what a process that starts makes is garbage, */
-             "  os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')\n" /* and threads of OpenBLAS spin for 25 ms */
+             "  gc.set_threshold(200_000)\n" /* as `warpsim.cli`: hardly any of what a process that starts makes is garbage */
              "  sys.path[:0] = more\n"
+             "  if 'OPENBLAS_NUM_THREADS' not in os.environ:\n"
+             "   os.environ['OPENBLAS_NUM_THREADS'] = '1'\n" /* threads of NumPy's spin for 25 ms; */
+             "   import numpy\n"
+             "   del os.environ['OPENBLAS_NUM_THREADS']\n" /* the program, and those that it starts, may have one, too */
              " elif not all(map(find_spec, ('numpy', 'ml_dtypes', 'attrs'))): sys.path += more\n"
              " if paths and 'warpsim' not in sys.modules:\n" /* this one, whatever the program's Python has */
              "  home = os.path.join(paths[0], 'warpsim')\n"
