@@ -107,6 +107,48 @@ def test_blocks_and_single_accesses_give_the_same_findings(seed, monkeypatch):
     assert blocks == collected(lines, 3)
 
 
+ONE, EIGHT = "st.shared.u32 [%r8], %r9;", "st.shared.v2.u32 [%r8], {%r9, %r9};"
+BEGIN, ARRIVE = "@%p1 mbarrier.init.shared.b64 [%r6], 128; bar.sync 0;", "mbarrier.arrive.shared.b64 _, [%r6];"
+ASK = "setp.ge.u32 %p4, %r1, 32; @%p4 bra past; mbarrier.test_wait.parity.shared.b64 %p3, [%r6], 0; past:"
+ONE_PLACE = [
+    ((ONE, BARRIER, STORE, DONE), [("error", 2, 0)]),
+    ((EIGHT, ONE, FENCE, BARRIER, STORE, DONE), []),
+    ((ONE, EIGHT, FENCE, ONE, BARRIER, STORE, DONE), [("error", 5, 3)]),  # the first is not what is remembered
+    ((ONE, FENCE, EIGHT, BARRIER, STORE, DONE), [("error", 4, 2)]),
+    ((BEGIN, f"@%p2 {ONE}", ARRIVE, WAIT, f"@%p1 {FENCE}", STORE), []),  # who fences has waited for who writes
+    ((BEGIN, f"@%p2 {ONE}", f"@%p1 {FENCE}", ARRIVE, WAIT, STORE), [("error", 5, 1)]),
+    (
+        (
+            BEGIN,
+            ARRIVE,
+            WAIT,
+            ASK,
+            f"@%p2 {ONE}",
+            ARRIVE,
+            WAIT.replace("again", "more").replace("0;", "1;"),
+            f"@%p1 {FENCE}",
+            STORE,
+        ),
+        [],  # and that wait was its last, not the one before
+    ),
+]
+"""Accesses of all threads to one place, and waits."""
+
+
+@pytest.mark.parametrize(("lines", "expected"), ONE_PLACE)
+def test_one_place(lines, expected):
+    """The last of several that all threads access is compared, and the last wait counts."""
+    assert findings(*lines) == expected
+
+
+def test_one_place_that_wgmma_reads():
+    """All threads have written it, without a fence or with one."""
+    write = "st.shared.v4.u32 [%r8], {%r9, %r9, %r9, %r9};"
+
+    assert findings(write, BARRIER, *MULTIPLY)[0] == ("error", 5, 0)
+    assert findings(write, FENCE, BARRIER, *MULTIPLY) == []
+
+
 def test_bulk_load_over_generic_accesses():
     """A bulk load over what was written or read generically needs a fence."""
     read = "ld.shared.u32 %r5, [%r3];"
