@@ -233,6 +233,33 @@ def test_addresses_share_code():
     assert (one.watched, other.watched) == ((first + 4,), (first + 8,))
 
 
+ROW = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k() {
+.reg .b32 %n, %s; .reg .b64 %a; .reg .pred %p; .shared .b32 s[64];
+mov.u32 %n, 0; mov.u32 %s, s; cvt.u64.u32 %a, %s; cvta.shared.u64 %a, %a;
+again: st.u32 [%a], %n; add.u64 %a, %a, 4; add.u32 %n, %n, 1; setp.lt.u32 %p, %n, 64; @%p bra again; ret;
+}
+"""
+
+
+@compiles
+def test_words_of_shared_memory(monkeypatch):
+    """Each that is watched stops code that stores at generic addresses, also where others were watched before."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    session = Session(warpsim.load(ROW)["k"], 1, 32, (), engine="compiled")
+    for words in (10, 20), (40, 50):
+        points = [session.watch(f"shared.u32[{4 * word}]") for word in words]
+        for word in words:
+            stop = session.cont()
+            assert (stop.reason, session.registers["%n"][0]) == ("watchpoint", word)
+        for point in points:
+            session.delete(point.number)
+    assert session.cont().reason == "end"
+
+
 @compiles
 @pytest.mark.long
 @pytest.mark.parametrize("space", ["", ".global"])
