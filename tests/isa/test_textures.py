@@ -5,6 +5,7 @@ case.
 from __future__ import annotations
 
 import functools
+import math
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import textures as recorded
 import textures_drawn as drawn
 import textures_wider as wider
 import warpsim
+from warpsim.numerics import filtering
 
 DATA = Path(__file__).parents[1] / "data"
 ANSWERS, WIDER = np.load(DATA / "textures_h200.npz"), np.load(DATA / "textures_wider_h200.npz")
@@ -250,3 +252,17 @@ def test_an_element_in_a_longer_vector():
 
     assert out.tolist() == [11] * 4
     assert cells.tolist() == [0, 11, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("bias", "least", "most", "expected"),
+    [
+        (math.nan, 0, 1, [128, 256]),
+        (0, math.nan, 2, [128, 384]),
+        (1, 0, math.nan, [0, 0]),
+        (math.inf, 0, math.inf, [768, 768]),
+    ],
+)
+def test_levels_that_are_no_numbers(bias, least, most, expected):
+    """A descriptor may hold any float: NaN stands for 0, as a level that a thread asks for does."""
+    assert filtering.levels(np.array([0.5, 1.5]), bias, least, most, 4).tolist() == expected

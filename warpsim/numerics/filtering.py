@@ -175,11 +175,13 @@ def as_integer(raw: Array) -> Array:
 
 
 def levels(lod: Array | float, bias: float, least: float, most: float, n: int) -> Array:
-    """The level of detail in steps of 1/256 (int64), biased and bounded: by ``least`` where that is above ``most``."""
-    wanted = np.nan_to_num(np.asarray(lod, np.float64), nan=0.0).clip(-1e6, 1e6)
-    steps = np.trunc(wanted * 256) + np.trunc(bias * 256)
-    low, high = np.floor(least * 256), np.floor(most * 256)
-    return np.maximum(np.minimum(steps, high), low).clip(0, 256 * (n - 1)).astype(np.int64)
+    """The level of detail in steps of 1/256 (int64), biased and bounded: by ``least`` where that is above ``most``. Any NaN is 0."""
+    wanted, more, low, high = (
+        np.nan_to_num(np.asarray(level, np.float64), nan=0.0).clip(-1e6, 1e6) * 256
+        for level in (lod, bias, least, most)
+    )
+    steps = np.trunc(wanted) + np.trunc(more)
+    return np.maximum(np.minimum(steps, np.floor(high)), np.floor(low)).clip(0, 256 * (n - 1)).astype(np.int64)
 
 
 def face(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
