@@ -18,48 +18,11 @@ from warpsim.isa.matching import Candidate
 from warpsim.isa.spec import Form, Scope
 
 HARD = (
-    0,
-    1,
-    2,
-    5,
-    31,
-    32,
-    33,
-    63,
-    64,
-    0x7F,
-    0x80,
-    0xFF,
-    0x7FFF,
-    0x8000,
-    0x7FFFFFFF,
-    0x80000000,
-    0xFFFFFFFF,
-    1 << 63,
-    (1 << 64) - 1,
-)
-
+    0, 1, 2, 5, 31, 32, 33, 63, 64, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 63, (1 << 64) - 1,
+)  # fmt: skip
 COMMON = {
-    "add",
-    "sub",
-    "mul",
-    "mad",
-    "div",
-    "rem",
-    "min",
-    "abs",
-    "neg",
-    "and",
-    "not",
-    "shl",
-    "shr",
-    "setp",
-    "selp",
-    "mov",
-    "cvt",
-    "popc",
-    "bfe",
-}
+    "add", "sub", "mul", "mad", "div", "rem", "min", "abs", "neg", "and", "not", "shl", "shr", "setp", "selp", "mov", "cvt", "popc", "bfe",
+}  # fmt: skip
 
 
 def spelling(form: Form, rng: random.Random) -> Candidate | None:
@@ -79,10 +42,12 @@ def value(dtype: np.dtype[Any], rng: random.Random) -> Any:
 
 
 def given(number: Any, name: str, names: dict[str, int], rng: random.Random) -> tuple[str, Any]:
-    """It as a literal, as a name in the range of its type, or as one of any number that is congruent."""
+    """It as a literal, of which a register takes the low bits, as a name in the range of its type, or as one of any number that is
+    congruent."""
     kind, exact = rng.randrange(3), int(number.item())
     if kind == 0 and number.dtype != BOOL:
-        return f"({exact})", number.dtype
+        wide = number.dtype if number.dtype.itemsize == 8 or rng.random() < 0.5 else np.dtype(np.int64)
+        return f"({exact + (wide != number.dtype and 0x55 << 8 * number.dtype.itemsize)})", wide
     names[name] = (
         exact if kind == 1 or number.dtype == BOOL else exact + (rng.randrange(-2, 3) << 8 * number.dtype.itemsize)
     )
@@ -138,6 +103,19 @@ def test_source_is_what_arrays_give() -> None:
 def test_source_of_many_spellings() -> None:
     """Many of all."""
     assert compared(60, spec.opcodes())[1] == []
+
+
+def test_low_bits_of_a_literal_and_of_a_name() -> None:
+    """A mask that is a literal of a wider type gives no number in the range of the narrower one."""
+    (candidate,) = matching.candidates("and", ("b16",))
+    lines: list[str] = []
+    source = Source(lines, [(f"({0x170001})", np.dtype(np.uint32)), ("x", None)], {})
+    (node,) = graph_of_spelling(candidate).outputs[0]
+    found = source.exact(source(node), node.dtype)
+    names = {"x": -1}
+    exec("\n".join(lines), {}, names)
+
+    assert names[found] == 1
 
 
 def test_nothing_but_integers_has_source() -> None:

@@ -110,8 +110,6 @@ def _literal(text: str) -> int:
 
 def _range(node: Node, arguments: list[Number]) -> DType | None:
     """The type of a result, if it is in its range."""
-    if node.op not in _BITWISE:
-        return None
-    if all(own is not None and np.can_cast(own, node.dtype) for _, own in arguments):
-        return node.dtype
-    return node.dtype if node.op == "bitwise_and" and any(_literal(text) >= 0 for text, _ in arguments) else None
+    fitting = [text for text, own in arguments if own is not None and np.can_cast(own, node.dtype)]
+    masked = node.op == "bitwise_and" and any(_literal(text) >= 0 for text in fitting)
+    return node.dtype if masked or (node.op in _BITWISE and len(fitting) == len(arguments)) else None
