@@ -32,7 +32,7 @@ LOOP:
     mul.hi.s32 z, x, 1431655766;
     shr.s32 u, z, 31;
     sub.s32 z, z, u;
-    add.s32 u, z, t;
+    mad.lo.s32 u, z, z, t;
     xor.b32 y, y, u;
     add.s32 y, y, w;
     cvt.u16.u32 h, x;
@@ -62,7 +62,7 @@ def expected(laps: int, threads: int) -> list[tuple[int, int, int]]:
         x = signed(x * 1664525 + 1013904223, 32)
         z = x * 1431655766 >> 32
         z -= z >> 31
-        ys = [(y ^ (z + t)) + w & 0xFFFFFFFF for t, y in enumerate(ys)]
+        ys = [(y ^ (z * z + t)) + w & 0xFFFFFFFF for t, y in enumerate(ys)]
         d += signed(x, 16) * -3
         w = z if z < 0 else x
     return [(x & 0xFFFFFFFF, y, d & ((1 << 64) - 1)) for y in ys]

@@ -198,7 +198,7 @@ class _Text:
 
     def store(self, registers: Iterable[int]) -> None:
         """Store those that are computed."""
-        stored = [r for r in registers if r in self._computed]
+        stored = [r for r in dict.fromkeys(registers) if r in self._computed]
         for register in stored:
             dtype = self._computed.pop(register)
             name = Source(self.body, (), self._exacts).exact(self._known[register], dtype)
