@@ -80,6 +80,17 @@ def test_loop_of_shared_and_own_integers(first: int, monkeypatch: pytest.MonkeyP
     assert result.opcodes["mul.hi.s32"] == 100
 
 
+def test_register_wider_than_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes a converted number is left to its step."""
+    monkeypatch.setattr(plan, "FUSED_FROM", 1)
+    text = KERNEL.replace("mul.wide.s32 b, u, -3;", "cvt.s64.s32 wide, u; cvt.s64.s64 b, wide; mul.lo.s64 b, b, -3;")
+    text = text.replace(".reg .b64 a", ".reg .b128 wide; .reg .b64 a").replace("8.0", "8.4").replace("sm_80", "sm_90")
+    out = np.zeros((32, 2), np.uint64)
+    warpsim.load(text)["k"]((1,), (32,), (out, 5), engine="interpreter")
+
+    assert [(int(a) & 0xFFFFFFFF, int(a) >> 32, int(b)) for a, b in out] == expected(5, 32)
+
+
 def test_a_value_comes_to_vary(monkeypatch: pytest.MonkeyPatch) -> None:
     """After half of the laps threads have integers of their own; what depends on them is left to the single steps."""
     monkeypatch.setattr(plan, "FUSED_FROM", 2)

@@ -69,7 +69,7 @@ def _operation(plan: FunctionPlan, number: int, instruction: Instruction, step: 
     node = _result(graph)
     sources = [_source(plan, instruction.inputs[given.source]) for given in graph.inputs]
     dtype = target.register.type.dtype
-    if node is None or None in sources or (node.dtype.kind == "b") != (dtype.kind == "b"):
+    if node is None or None in sources or (node.dtype.kind == "b") != (dtype.kind == "b") or dtype.itemsize > 8:
         return None
     if node.dtype.itemsize == dtype.itemsize:
         dtype = node.dtype
