@@ -80,6 +80,17 @@ def test_loop_of_shared_and_own_integers(first: int, monkeypatch: pytest.MonkeyP
     assert result.opcodes["mul.hi.s32"] == 100
 
 
+def test_written_once_whatever_varies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the second lap two of the loop's registers vary, of which no more than the first is read before."""
+    monkeypatch.setattr(plan, "FUSED_FROM", 2)
+    written: list[object] = []
+    usual = uniform._Run._written
+    monkeypatch.setattr(uniform._Run, "_written", lambda run: (written.append(run), usual(run))[1])
+    warpsim.load(KERNEL)["k"]((1,), (32,), (np.zeros((32, 2), np.uint64), 5), engine="interpreter")
+
+    assert len(written) == 1
+
+
 def test_register_wider_than_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which takes a converted number is left to its step."""
     monkeypatch.setattr(plan, "FUSED_FROM", 1)

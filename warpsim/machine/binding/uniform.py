@@ -27,7 +27,16 @@ from warpsim.records import frozen
 
 LEAST = 2
 """So many instructions are worth a step of their own."""
-NAMES = {"Affine": Affine, "FLAT": FLAT, "SINGLE": SINGLE, "TRUE": TRUE, "FALSE": FALSE}
+
+
+def shared(value: Value) -> int | None:
+    """The integer that a value is in all threads; None if it is none."""
+    if type(value) is Affine:
+        return value.base if value.strides == FLAT else None
+    return value.item() if value.size == 1 and value.dtype.kind in "iub" else None
+
+
+NAMES = {"Affine": Affine, "FLAT": FLAT, "SINGLE": SINGLE, "TRUE": TRUE, "FALSE": FALSE, "shared": shared}
 
 
 @frozen(eq=False)
@@ -105,6 +114,15 @@ def fused(plan: FunctionPlan, block: BoundBlock) -> tuple[list[Step], frozenset[
     return steps, frozenset(inside)
 
 
+def _given(operations: Iterable[_Operation]) -> list[int]:
+    """The slots that operations in a row read before one of them writes these."""
+    written, given = set[int](), dict[int, None]()
+    for operation in operations:
+        given.update(dict.fromkeys([s for s in operation.sources if isinstance(s, int) and s not in written]))
+        written.add(operation.register)
+    return list(given)
+
+
 class _Run:
     """Operations in a row, after which the registers ``live`` are read; its step is one of ``steps``, at the place ``at``."""
 
@@ -112,20 +130,15 @@ class _Run:
         self, plan: FunctionPlan, at: int, operations: list[_Operation], live: frozenset[int], steps: list[Step]
     ) -> None:
         self._plan, self._at, self._operations, self._live, self._steps = plan, at, operations, live, steps
+        self._given = _given(operations)
         self._varying = set[int]()
-        """Slots that have held other than one integer for all threads."""
+        """Those of them that have held other than one integer for all threads."""
 
     def begin(self, machine: Machine, group: Group) -> object:
-        """Write the function and call it."""
+        """Write the function for what the registers hold now and call it."""
+        self._varying.update([slot for slot in self._given if shared(group.read(slot)) is None])
         step = self._steps[self._at] = self._written() or self._operations[0].step
         return step(machine, group)
-
-    def _number(self, slot: int, value: Value) -> Affine | None:
-        """A value as an integer that all threads share."""
-        if type(value) is np.ndarray and value.size == 1 and value.dtype.kind in "iu":
-            return Affine.constant(value.item(), value.dtype)
-        self._varying.add(slot)
-        return None
 
     def _written(self) -> Step | None:
         """The function; None where nothing is gained."""
@@ -136,7 +149,7 @@ class _Run:
         text.store(self._live)
         lines = [*text.head, *text.body, f"return {self._at + len(own)}"]
         made: dict[str, Step] = {}
-        names = NAMES | text.names | {"number": self._number, "begin": self.begin, "varying": self._varying}
+        names = NAMES | text.names | {"begin": self.begin}
         exec("def run(machine, group):\n    env = group.env\n    " + "\n    ".join(lines), names, made)
         return made["run"]
 
@@ -183,16 +196,11 @@ class _Text:
             self._known[slot] = name, BOOL if slot in self._predicates else None
             self.head += [f"v = env[{slot}]", f"if v is None: v = group.fetch({slot})"]
             if slot in self._predicates:
-                self.head += [
-                    f"if v.size != 1: varying.add({slot}); return begin(machine, group)",
-                    f"{name} = v.item()",
-                ]
+                self.head += ["if v.size != 1: return begin(machine, group)", f"{name} = v.item()"]
             else:
                 self.head += [
-                    "if type(v) is not Affine or v.strides is not FLAT and v.strides != FLAT:",
-                    f"    v = number({slot}, v)",
-                    "    if v is None: return begin(machine, group)",
-                    f"{name} = v.base",
+                    f"{name} = v.base if type(v) is Affine and v.strides is FLAT else shared(v)",
+                    f"if {name} is None: return begin(machine, group)",
                 ]
         return self._known[slot]
 
