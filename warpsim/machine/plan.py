@@ -90,7 +90,7 @@ End = Callable[..., int | None]
 ATTEND = object()
 """Returned by a step during which a watcher called `Machine.attend`."""
 FUSED_FROM = 32
-"""So often a block, or a part of it, runs until its steps are fused."""
+"""At which visit of a block, or of a part of it, its steps are fused."""
 FUNCTION_CODE = 0x1000
 """Start of function addresses; `call` through a register finds its function by this number."""
 
@@ -161,8 +161,8 @@ class BoundBlock:
         return self._steps
 
     def fused(self, stop: int) -> list[Step]:
-        """What runs the steps up to one where nobody follows single ones: some are several, and return the place behind them. The
-        values of registers that nothing reads any more are not kept."""
+        """The steps up to ``stop`` for a launch of which nobody follows single ones: one may do what several do, and returns the place
+        behind them. It does not set registers that nothing reads any more."""
         if self._fused is None:
             self._visits += 1
             if self._visits < FUSED_FROM:
