@@ -8,6 +8,10 @@ import pytest
 import warpsim
 from warpsim.machine import plan
 from warpsim.machine.binding import uniform
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import as_array
+from warpsim.machine.watcher import Watcher
 
 KERNEL = """
 .version 8.0
@@ -78,6 +82,29 @@ def test_loop_of_shared_and_own_integers(first: int, monkeypatch: pytest.MonkeyP
     assert [(int(a) & 0xFFFFFFFF, int(a) >> 32, int(b)) for a, b in out] == expected(50, 64)
     assert result.instructions == 2 * (8 + 16 * 50 + 6)
     assert result.opcodes["mul.hi.s32"] == 100
+
+
+class Writes(Watcher):
+    """How often registers are written, and what x was last."""
+
+    def __init__(self) -> None:
+        self.times, self.last = 0, 0
+
+    def registers_written(self, machine: Machine, group: Group, registers: tuple[int, ...]) -> None:
+        """Some are written."""
+        self.times += 1
+        if [group.plan.function.registers[r].name for r in registers] == ["x"]:
+            self.last = int(as_array(group.read(registers[0])).flat[0]) & 0xFFFFFFFF
+
+
+def test_watchers_hear_of_each_register(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where somebody hears what single steps write, these run one by one."""
+    monkeypatch.setattr(plan, "FUSED_FROM", 1)
+    watcher = Writes()
+    given = np.zeros((64, 2), np.uint64), 50
+    warpsim.load(KERNEL)["k"]((1,), (64,), given, engine="interpreter", watchers=[watcher])
+
+    assert (watcher.times, watcher.last) == (8 + 15 * 50 + 2, expected(50, 1)[0][0])
 
 
 def test_written_once_whatever_varies(monkeypatch: pytest.MonkeyPatch) -> None:
