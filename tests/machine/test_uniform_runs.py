@@ -9,6 +9,7 @@ import warpsim
 from warpsim.machine import plan
 from warpsim.machine.binding import uniform
 from warpsim.machine.machine import Machine
+from warpsim.machine.plan import Step
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import as_array
 from warpsim.machine.watcher import Watcher
@@ -72,6 +73,20 @@ def expected(laps: int, threads: int) -> list[tuple[int, int, int]]:
     return [(x & 0xFFFFFFFF, y, d & ((1 << 64) - 1)) for y in ys]
 
 
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
+    """What varied each time a function was written."""
+    found: list[set[int]] = []
+    usual = uniform._Run._written
+
+    def noted(run: uniform._Run) -> Step | None:
+        found.append(set(run._varying))
+        return usual(run)
+
+    monkeypatch.setattr(uniform._Run, "_written", noted)
+    return found
+
+
 @pytest.mark.parametrize("first", [1, 32, 1 << 30])
 def test_loop_of_shared_and_own_integers(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first lap on, from a later one, and never; one operand varies among threads."""
@@ -107,15 +122,27 @@ def test_watchers_hear_of_each_register(monkeypatch: pytest.MonkeyPatch) -> None
     assert (watcher.times, watcher.last) == (8 + 15 * 50 + 2, expected(50, 1)[0][0])
 
 
-def test_written_once_whatever_varies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_once_whatever_varies(monkeypatch: pytest.MonkeyPatch, written: list[set[int]]) -> None:
     """In the second lap two of the loop's registers vary, of which no more than the first is read before."""
     monkeypatch.setattr(plan, "FUSED_FROM", 2)
-    written: list[object] = []
-    usual = uniform._Run._written
-    monkeypatch.setattr(uniform._Run, "_written", lambda run: (written.append(run), usual(run))[1])
     warpsim.load(KERNEL)["k"]((1,), (32,), (np.zeros((32, 2), np.uint64), 5), engine="interpreter")
 
     assert len(written) == 1
+
+
+def test_registers_that_come_to_vary_one_by_one(monkeypatch: pytest.MonkeyPatch, written: list[set[int]]) -> None:
+    """A function is not written again in each lap: a thread's index comes to all of these in turn."""
+    monkeypatch.setattr(plan, "FUSED_FROM", 1)
+    moved = "".join(f"mov.u32 r{k}, r{k - 1};" for k in range(39, 0, -1))
+    text = KERNEL.replace("add.u32 i, i, 1;", f"{moved} mov.u32 r0, t; add.u32 i, i, 1;").replace(
+        "x;\n    st", "r39;\n    st"
+    )
+    text = text.replace(".reg .b16 h", ".reg .b32 r<40>; .reg .b16 h").replace("LOOP:", "mov.u32 r0, 1;\nLOOP:")
+    out = np.zeros((32, 2), np.uint64)
+    warpsim.load(text)["k"]((1,), (32,), (out, 60), engine="interpreter", checks=[])
+
+    assert [int(a) & 0xFFFFFFFF for a, _ in out] == list(range(32))
+    assert len(written) <= uniform.TRIES + 2
 
 
 def test_register_wider_than_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,12 +156,9 @@ def test_register_wider_than_any_number(monkeypatch: pytest.MonkeyPatch) -> None
     assert [(int(a) & 0xFFFFFFFF, int(a) >> 32, int(b)) for a, b in out] == expected(5, 32)
 
 
-def test_a_value_comes_to_vary(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_comes_to_vary(monkeypatch: pytest.MonkeyPatch, written: list[set[int]]) -> None:
     """After half of the laps threads have integers of their own; what depends on them is left to the single steps."""
     monkeypatch.setattr(plan, "FUSED_FROM", 2)
-    written: list[set[int]] = []
-    usual = uniform._Run._written
-    monkeypatch.setattr(uniform._Run, "_written", lambda run: (written.append(set(run._varying)), usual(run))[1])
     text = KERNEL.replace("add.u32 i, i, 1;", "add.u32 i, i, 1; setp.eq.u32 q, i, 20; @q add.u32 x, x, t;")
     out = np.zeros((32, 2), np.uint64)
     warpsim.load(text)["k"]((1,), (32,), (out, 40), engine="interpreter")

@@ -27,6 +27,8 @@ from warpsim.records import frozen
 
 LEAST = 2
 """So many instructions are worth a step of their own."""
+TRIES = 8
+"""How often a function is written for registers that come to vary one after the other; then nothing is gained."""
 
 
 def shared(value: Value) -> int | None:
@@ -133,11 +135,13 @@ class _Run:
         self._given = _given(operations)
         self._varying = set[int]()
         """Those of them that have held other than one integer for all threads."""
+        self._tries = 0
 
     def begin(self, machine: Machine, group: Group) -> object:
         """Write the function for what the registers hold now and call it."""
         self._varying.update([slot for slot in self._given if shared(group.read(slot)) is None])
-        step = self._steps[self._at] = self._written() or self._operations[0].step
+        self._tries += 1
+        step = self._steps[self._at] = (self._written() if self._tries <= TRIES else None) or self._operations[0].step
         return step(machine, group)
 
     def _written(self) -> Step | None:
