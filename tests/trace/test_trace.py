@@ -354,6 +354,26 @@ ret; }
     assert [mark[:3] for mark in tracer.trace().marks] == [(3, 5, 0), (4, 4, 1), (11, 11, 0)]
 
 
+def test_accesses_of_ctas_that_are_not_shown():
+    """They leave no marks, even if there are no others."""
+    text = (
+        module_head("sm_90a")
+        + """
+.visible .entry k() { .reg .b32 %r<3>; .reg .pred %p; .shared .align 16 .b8 tile[16];
+mov.u32 %r0, %cluster_ctarank; setp.ne.u32 %p, %r0, 0; @%p bra END;
+mov.u32 %r1, tile; mapa.shared::cluster.u32 %r2, %r1, 1; st.shared::cluster.u32 [%r2], 1;
+END: ret; }
+"""
+    )
+    found = []
+    for cta in range(2):
+        tracer = Tracer([(cta, 0, 0)])
+        warpsim.load(text)["k"]((2,), (1,), (), cluster=(2,), watchers=[tracer], checks="none")
+        found.append(tracer.trace().marks)
+
+    assert found == [(), ()]
+
+
 def test_the_recording_ends():
     """After so many steps nothing more is recorded, and the launch goes on."""
     tracer = Tracer(max_steps=5)

@@ -102,7 +102,7 @@ class Touches:
         step, before = self._latest
         if step != now:
             return what
-        return None if before is None else (id(before), *what)
+        return None if before is None else (before, *what)
 
     def again(self, machine: Machine, key: Hashable, now: int) -> bool:
         """Mark an access like another one; False if there is none."""
@@ -186,6 +186,8 @@ class Touches:
         found = [self._touched[k].found() for k in inorder.tolist()]
         runs, steps = np.concatenate(found), np.repeat(np.array(self._steps)[inorder], [len(one) for one in found])
         self._steps, self._touched, self._size = array("q"), [], 0
+        if not len(runs):
+            return
         before = self._runs
         self._runs, runs = np.unique(np.append(before, runs), return_inverse=True)
         kept, runs = runs[: len(before)], runs[len(before) :]
