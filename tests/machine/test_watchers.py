@@ -355,6 +355,17 @@ class Runs(Watcher):
         self.seen.append([(group.selection.n, i.text) for i in block.instructions[at:last]])
 
 
+class Ends(Watcher):
+    """The last instruction of each run: it does not hear of the begins."""
+
+    def __init__(self):
+        self.seen = []
+
+    def run_after(self, machine, group, last):
+        """One more."""
+        self.seen.append((group.selection.n, group.plan.blocks[group.block].instructions[last - 1].text))
+
+
 class Steps(Watcher):
     """Each instruction."""
 
@@ -382,8 +393,12 @@ TWO: bar.sync 0; add.u32 %r3, %r3, 1; ret;""")
     watched(runs := Runs())
     watched(steps := Steps())
     watched(single := Runs(), beside := Steps())
+    watched(ends := Ends())
+    watched(single_ends := Ends(), Steps())
 
-    assert list(chain(*runs.seen)) == steps.seen == beside.seen
+    assert list(chain(*runs.seen)) == list(chain(*single.seen)) == steps.seen == beside.seen
+    assert ends.seen == [run[-1] for run in runs.seen]
+    assert single_ends.seen == steps.seen
     assert (len(runs.seen), len(steps.seen)) == (13, 25)
     assert all(len(run) == 1 for run in single.seen)
     assert runs.seen[1] == [(128, "add.u32")]

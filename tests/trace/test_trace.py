@@ -374,6 +374,19 @@ END: ret; }
     assert found == [(), ()]
 
 
+def test_the_limit_of_instructions():
+    """It is found at the step that exceeds it, the last of the trace."""
+    text = HEAD + ".visible .entry k() { .reg .b32 %r<2>; mov.u32 %r0, 0;\nL: add.u32 %r0, %r0, 1;\nbra L; }"
+    tracer = Tracer()
+    with pytest.raises(warpsim.WarpsimError, match="limit"):
+        warpsim.load(text)["k"]((1,), (32,), (), watchers=[tracer], max_instructions=6)
+    trace = tracer.trace()
+
+    ((step, finding),) = trace.findings
+    assert step == len(trace.steps) - 1 == 5
+    assert trace.instructions[trace.steps[step]].span.line == finding.line
+
+
 def test_the_recording_ends():
     """After so many steps nothing more is recorded, and the launch goes on."""
     tracer = Tracer(max_steps=5)

@@ -175,7 +175,8 @@ def _registers_of(hooks: Hooks) -> _Registers | None:
 def _by_steps(hooks: Hooks, state: LaunchState) -> bool:
     """Whether somebody hears of single steps, or of runs that end in a random order."""
     single = hooks.step_before is not None or hooks.step_after is not None
-    return single or (hooks.run_before is not None and state.schedule is not None)
+    runs = hooks.run_before is not None or hooks.run_after is not None
+    return single or (runs and state.schedule is not None)
 
 
 class Run:
@@ -369,8 +370,9 @@ class Run:
         before, after, compiled = hooks.shadowed_before, hooks.shadowed_after, None if batch.near else self.compiled
         registers = self._near_registers if batch.near else self._registers
         executed, names = hooks.region_executed, hooks.shadows
-        begins, ended = (None, None) if watched else (hooks.run_before, hooks.run_after)
-        fuses = registers is None and begins is None and state.schedule is None and not state.settings.keeps
+        begins, ended = hooks.run_before, hooks.run_after
+        by_runs = not watched and (begins is not None or ended is not None)
+        fuses = registers is None and not by_runs and state.schedule is None and not state.settings.keeps
         waiting = len(batch.runnable)
         limit = machine.limit(group) if waiting else None
         plain: BoundBlock | None = None  # the block that reads no shadow from before it
@@ -394,7 +396,11 @@ class Run:
                 if group.at == 0 and limit is not None and (group.generation, group.key) >= limit:
                     machine.push(group)
                     return False
-            block = group.plan.blocks[group.block]
+            block, last = group.plan.blocks[group.block], 0
+            if by_runs and group.at < len(block.instructions):
+                last = block.run_ends[group.at]
+                if begins is not None:
+                    begins(machine, group, last)
             if watched:
                 pause = self._pauses(machine, group, block)
                 if pause is not None:
@@ -406,15 +412,11 @@ class Run:
             shadowed = bool(group.shadows) if block is plain and group.at else group.may_read_shadows(names)
             if registers is not None:
                 steps, end = registers.of(block, group)
-            stop, last = len(steps), 0
+            stop = min(last, len(steps)) if last else len(steps)
             if left is not None:
                 stop, left = min(stop, group.at + left), left - (stop - group.at)
             elif compiled is not None and group.at < stop:
                 stop = compiled.until(group, stop)
-            if begins is not None and group.at < len(block.instructions):
-                last = block.run_ends[group.at]
-                stop = min(stop, last)
-                begins(machine, group, last)
             at, quick = group.at, block.fused(stop) if fuses else steps
             while not (shadowed or watched) and at < stop:  # the hot loop: as few tests as possible
                 group.at = at
@@ -450,6 +452,8 @@ class Run:
                         return pause
                     shadowed = shadowed or group.may_read_shadows(names)
             group.at = stop
+            if watched and stop == len(steps) < len(block.instructions):
+                last = stop + 1  # its end, which `_stepped` does not tell of
             if ended is not None and last:
                 ended(machine, group, last)
             if stop < len(steps) or 0 < last < len(block.instructions):

@@ -205,6 +205,7 @@ SINGLE = frozenset(
         "step_before",
         "step_after",
         "run_before",
+        "run_after",
         "step_wrapped",
         "registers_read",
         "registers_written",

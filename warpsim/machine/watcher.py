@@ -128,7 +128,7 @@ class Watcher:
         hears single steps or the order is random."""
 
     def run_after(self, machine: Machine, group: Group, last: int) -> None:
-        """A group has executed these steps, or had to wait at the one before ``last``."""
+        """A group has executed these steps, but for a branch or exit that ends its block, or had to wait at the one before ``last``."""
 
     def region_executed(self, machine: Machine, group: Group, steps: int) -> None:
         """Compiled code has executed so many steps of a group, of one warp if ``Settings.by_warp``."""

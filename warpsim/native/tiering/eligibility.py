@@ -37,6 +37,7 @@ STEPS = frozenset(
         "step_before",
         "step_after",
         "run_before",
+        "run_after",
         "shadowed_before",
         "shadowed_after",
         "group_split",
