@@ -535,3 +535,27 @@ add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 6; @%p2 bra AGAIN; ret; }}"""
     assert found[0] == found[1]
     assert (len(hits), sum(hits)) == (72, 50)
     assert len(found[0][0]) > 20
+
+
+def test_few_accesses_are_kept(monkeypatch):
+    """However often accesses of scattered places come again, what they touch soon becomes marks, which are the same."""
+    text = f"""{HEAD}.visible .entry k() {{ .reg .b32 %r<5>; .reg .pred %p; .shared .align 16 .b8 tile[2048];
+mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 6; mov.u32 %r2, tile; add.u32 %r1, %r1, %r2; mov.u32 %r4, 0;
+AGAIN: st.shared.u32 [%r1], %r0; ld.shared.u32 %r3, [%r1+32]; xor.b32 %r1, %r1, 16; add.u32 %r4, %r4, 1;
+add.u32 %r3, %r3, 1; add.u32 %r3, %r3, 1; setp.lt.u32 %p, %r4, 20; @%p bra AGAIN; ret; }}"""
+    mark, kept, found = recorder.Touches._mark, [], []
+
+    def noted(self):
+        kept.append(sum(map(len, self._touched)))
+        mark(self)
+
+    monkeypatch.setattr(recorder.Touches, "_mark", noted)
+    for together in (recorder.TOGETHER, 1000):
+        monkeypatch.setattr(recorder, "TOGETHER", together)
+        tracer = Tracer()
+        warpsim.load(text)["k"]((4,), (32,), (), watchers=[tracer], checks="none")
+        found.append(tracer.trace().marks)
+
+    assert found[0] == found[1]
+    assert kept[0] == 40 * 128
+    assert 1000 < max(kept[1:]) <= 1000 + 128

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Hashable, Sequence
-from functools import partial
+from collections.abc import Hashable, Sequence
 from operator import index
 
-import attrs
 import numpy as np
 
 from warpsim.errors import Finding, LaunchError, shown
@@ -26,7 +24,7 @@ from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.numerics.arrays import distinct
 from warpsim.observe.profiler import Cost, Entry, Profiler, count_shared
 from warpsim.program.program import Instruction
-from warpsim.records import define, frozen
+from warpsim.records import define
 from warpsim.report.profile import Profile
 from warpsim.trace.document import Trace
 from warpsim.trace.rows import KEPT, Flights, Rows, Waits
@@ -36,37 +34,25 @@ HEIGHT = 256
 NEAR = 4
 """Accesses of the same place within this many steps share a mark."""
 MOST = 300_000
-LOW = (1 << 20) - 1
-"""The part of a run's number that is a block."""
-TOGETHER = 1 << 14
-"""So many accesses become marks at once, fewer where they are of many places each."""
+BITS = 20
+"""Of the number of a block."""
+LOW = (1 << BITS) - 1
+TOGETHER = 1 << 18
+"""So many runs of blocks touched become marks at once."""
 
 
 @define(eq=False)
-class Touched:
-    """What an access touches: runs of blocks (`_packed`), or what finds them."""
-
-    runs: Array | Callable[[], Array]
-
-    def found(self) -> Array:
-        """The runs."""
-        if callable(self.runs):
-            self.runs = self.runs()
-        return self.runs
-
-
-@frozen(eq=False)
 class Again:
-    """An access of shared memory that comes again, by the same threads to the same places, after the same others of its step: what
-    it costs, ``warps`` that made none of these, and the steps at which it came since it was last counted."""
+    """An access of shared memory that comes again, by the same threads to the same places, after the same others of its step: the
+    runs of blocks that it touches, what it costs, ``warps`` that made none of these, and how often it came since it was counted."""
 
-    touched: Touched
+    touched: Array
     selection: Selection
     access: MemoryAccess
     entry: Entry
     cost: Cost
     warps: int
-    steps: array[int] = attrs.field(factory=partial(array, "q"))
+    times: int = 0
 
 
 class Touches:
@@ -81,8 +67,8 @@ class Touches:
             self.block *= 2
         self._runs = np.empty(0, np.int64)
         """Runs of blocks, ascending (`_packed`)."""
-        self._steps, self._touched, self._size = array("q"), list[Touched](), 0
-        """Accesses that are not yet marks: their steps and what they touch; how many there are with those that came again."""
+        self._steps, self._touched, self._size = array("q"), list[Array](), 0
+        """Accesses that are not yet marks: their steps and runs, and how many of these."""
         self._last, self._open = np.empty(0, np.int64), np.empty(0, np.int64)
         """Of each run: the last step with such an access, and the number of its last mark."""
         self._begun: list[tuple[Array, Array]] = []
@@ -90,12 +76,14 @@ class Touches:
         self._ends = np.empty(0, np.int64)
         self._count = 0
         """How many marks there would be if there were no limit."""
-        self._known: dict[Hashable, Touched] = {}
-        """What accesses touch, by what decides them, of CTAs of one batch."""
+        self._known: dict[Hashable, Array] = {}
+        """The runs of accesses, by what decides them, of CTAs of one batch."""
         self._again: dict[Hashable, Again] = {}
         self._latest: tuple[int, Again | None] = -1, None
         """The step of the latest access, and the access if it may come again."""
         self._batch: BatchState | None = None
+        self._index = np.empty(0, np.int64)
+        """The position of each of its CTAs among those shown."""
 
     def key(self, now: int, *what: Hashable) -> Hashable:
         """The key of an access that may come again, None if it may not: what came before it in its step counts."""
@@ -110,10 +98,8 @@ class Touches:
         if found is None or self._batch is not machine.batch:
             return False
         self._latest = now, found
-        found.steps.append(now)
-        self._size += 1
-        if self._size > TOGETHER:
-            self.mark()
+        found.times += 1
+        self._add(found.touched, now)
         return True
 
     def keep(self, now: int, key: Hashable, found: Again) -> None:
@@ -130,11 +116,12 @@ class Touches:
         active: Array | None,
         shape: tuple[int, ...],
         now: int,
-    ) -> Touched:
-        """Mark accesses of up to 16 bytes at each place; ``at``, ``columns`` and ``active`` broadcast to ``shape``."""
+    ) -> Array:
+        """Mark accesses of up to 16 bytes at each place, and return their runs; ``at``, ``columns`` and ``active`` broadcast to ``shape``."""
         if self._batch is not machine.batch or max(len(self._known), len(self._again)) >= KEPT:
-            self.mark()
+            self.count()
             self._batch, self._known, self._again = machine.batch, {}, {}
+            self._index = self.rows.index(machine)
         self._latest = now, None
         place: object = at
         if type(at) is Affine:
@@ -145,52 +132,49 @@ class Touches:
         key = kind, place, columns.shape, columns.tobytes(), lanes, shape
         found = self._known.get(key)
         if found is None:
-            if isinstance(at, np.ndarray):
-                at = at.copy()  # it is looked at later
-                self._size += at.size >> 6
-            given = machine, at, columns, None if active is None else active.copy(), shape
-            found = self._known[key] = Touched(lambda: _packed(kind, self._keys(*given)))
-        self._steps.append(now)
-        self._touched.append(found)
-        self._size += 1
-        if self._size > TOGETHER:
-            self.mark()
+            found = self._known[key] = _packed(kind, self._keys(at, columns, active, shape))
+        self._add(found, now)
         return found
 
-    def _keys(
-        self, machine: Machine, place: Place | Affine, columns: Array, active: Array | None, shape: tuple[int, ...]
-    ) -> Array:
-        """The blocks accessed, ascending; the upper half of each is the CTA's position."""
-        index, owners = self.rows.index(machine), np.asarray(columns)
+    def _add(self, touched: Array, now: int) -> None:
+        if len(touched):
+            self._steps.append(now)
+            self._touched.append(touched)
+            self._size += len(touched)
+            if self._size > TOGETHER:
+                self._mark()
+
+    def count(self) -> None:
+        """Count what came again."""
+        for one in self._again.values():
+            count_shared(one.entry.counts, one.cost, one.warps, one.access.nbytes, one.times)
+            one.times = 0
+
+    def _keys(self, place: Place | Affine, columns: Array, active: Array | None, shape: tuple[int, ...]) -> Array:
+        """The blocks accessed, ascending; the upper bits of each are the CTA's position."""
+        index, owners, shift = self._index, np.asarray(columns), self.block.bit_length() - 1
         at = place.array().view(np.int64) if type(place) is Affine else np.asarray(place, np.int64)
         alike = at.size == 1 or (at.ndim == 4 and at.shape[2:] == (1, 1))  # the same in all CTAs
         if active is None and alike and owners.ndim == 4 and owners.shape[:2] == (1, 1):
-            blocks = distinct(at.reshape(-1) // self.block)
+            blocks = distinct(at.reshape(-1) >> shift)
             ctas = distinct(index[owners.reshape(-1)])
-            return (ctas[ctas >= 0][:, None] << 32 | blocks[None]).reshape(-1)
-        here = index[np.broadcast_to(owners, shape)]
-        mask = here >= 0 if active is None else (here >= 0) & np.broadcast_to(active, shape)
-        return distinct(here[mask] << 32 | np.broadcast_to(at, shape)[mask] // self.block)
+            return (ctas[ctas >= 0][:, None] << BITS | blocks).reshape(-1)
+        here = index[owners]
+        keys = here << BITS | at >> shift
+        if active is None and (here >= 0).all():
+            return distinct(keys)
+        mask = here >= 0 if active is None else (here >= 0) & active
+        return distinct(np.broadcast_to(keys, shape)[np.broadcast_to(mask, shape)])
 
-    def mark(self) -> None:
-        """Let the marks of what was touched go on, or begin new ones, and count what came again."""
-        for one in self._again.values():
-            if times := len(one.steps):
-                self._steps.extend(one.steps)
-                self._touched += [one.touched] * times
-                count_shared(one.entry.counts, one.cost, one.warps, one.access.nbytes, times)
-                del one.steps[:]
+    def _mark(self) -> None:
+        """Let the marks of what was touched go on, or begin new ones."""
         if not self._size:
             return
-        inorder = np.argsort(self._steps, kind="stable")
-        found = [self._touched[k].found() for k in inorder.tolist()]
-        runs, steps = np.concatenate(found), np.repeat(np.array(self._steps)[inorder], [len(one) for one in found])
-        self._steps, self._touched, self._size = array("q"), [], 0
-        if not len(runs):
-            return
+        runs, steps = np.concatenate(self._touched), np.repeat(self._steps, [len(one) for one in self._touched])
         before = self._runs
-        self._runs, runs = np.unique(np.append(before, runs), return_inverse=True)
-        kept, runs = runs[: len(before)], runs[len(before) :]
+        self._runs = np.unique(np.concatenate([before, *{id(one): one for one in self._touched}.values()]))
+        self._steps, self._touched, self._size = array("q"), [], 0
+        kept, runs = np.searchsorted(self._runs, before), np.searchsorted(self._runs, runs)
         last, opened = np.full(len(self._runs), -1 - NEAR), np.full(len(self._runs), -1)
         last[kept], opened[kept] = self._last, self._open
         self._last, self._open = last, opened
@@ -215,11 +199,11 @@ class Touches:
     @property
     def marks(self) -> list[tuple[int, ...]]:
         """The marks so far."""
-        self.mark()
+        self._mark()
         if not self._begun:
             return []
         steps, runs = (np.concatenate(part) for part in zip(*self._begun, strict=True))
-        fields = [steps, self._ends, runs >> 42, runs >> 22 & LOW, runs >> 2 & LOW, runs & 3]
+        fields = [steps, self._ends, runs >> 2 * BITS + 2, runs >> BITS + 2 & LOW, runs >> 2 & LOW, runs & 3]
         return list(zip(*[field.tolist() for field in fields], strict=True))
 
 
@@ -227,9 +211,9 @@ def _packed(kind: int, keys: Array) -> Array:
     """The runs that blocks make, each as a number: the CTA's position, the first block, the last, and the kind of access."""
     if not len(keys):
         return keys
-    ends = np.flatnonzero(keys[1:] != keys[:-1] + 1)
-    first, last = keys[np.append(0, ends + 1)], keys[np.append(ends, -1)]
-    return first >> 32 << 42 | (first & LOW) << 22 | (last & LOW) << 2 | kind
+    ends = np.ones(len(keys) + 1, np.bool_)
+    np.not_equal(keys[1:], keys[:-1] + 1, out=ends[1:-1])
+    return keys[ends[:-1]] << BITS + 2 | (keys[ends[1:]] & LOW) << 2 | kind
 
 
 class _Elsewhere(Profiler):
@@ -525,7 +509,7 @@ class Tracer(Profiler):
     def profile(self) -> Profile:
         """The counts by PTX line."""
         if self.began:
-            self._touches.mark()
+            self._touches.count()
         for (block, first, last), spent in self._spent.items():
             for instruction in block.instructions[first:last]:
                 self._entry(instruction).counts.seconds += 1e-9 * spent / (last - first)
