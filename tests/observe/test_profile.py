@@ -18,6 +18,7 @@ from warpsim.cli import main
 from warpsim.host.cases import run_case
 from warpsim.observe.profiler import Profiler
 from warpsim.report.profile import page
+from warpsim.trace import Tracer
 
 PROGRAMS = Path(__file__).parent.parent.parent / "programs"
 HEAD = module_head("sm_90a")
@@ -129,6 +130,21 @@ def test_accesses_that_walk_through_memory(batch_threads):
     assert load.global_accesses == store.shared_accesses == len(places)
     banks = [banks_of(of_lane(warp, 4 * lap), 4) for warp, _, lap in places]
     assert (store.shared_pieces, store.shared_passes) == tuple(map(sum, zip(*banks, strict=True)))
+
+
+@pytest.mark.parametrize("watcher", [Profiler, Tracer])
+def test_the_only_access_of_a_loop(watcher):
+    """It is counted each time, though the step before with an access was the same."""
+    text = f"""{HEAD}.visible .entry k(.param .u64 data) {{ .reg .b32 %r<3>; .reg .b64 %d0; .reg .pred %p; ld.param.u64 %d0, [data];
+mov.u32 %r1, 0;
+L: add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, 7;
+ld.global.u32 %r2, [%d0];
+@%p bra L; ret; }}"""
+    counts = watcher()
+    warpsim.load(text)["k"]((2,), (64,), (np.zeros(1, np.uint32),), watchers=[counts], engine="interpreter")
+    (line,) = [line.counts for line in counts.profile().lines if line.text.startswith("ld.global")]
+
+    assert (line.executions, line.global_accesses, line.sectors) == (28, 28, 28)
 
 
 MIXED = (
