@@ -15,7 +15,7 @@ import warpsim
 from ptx_text import module_head
 from warpsim.cli import main
 from warpsim.host.cases import run_case
-from warpsim.trace import Tracer, recorder
+from warpsim.trace import Tracer, recorder, touches
 from warpsim.trace.document import class_of
 
 PROGRAMS = Path(__file__).parent.parent.parent / "programs"
@@ -262,13 +262,13 @@ def test_marks_in_parts(monkeypatch, most):
     """It does not matter how many accesses become marks at once, nor how many marks there may be: the first ones are kept."""
     found = []
     for together in (0, 40, 1 << 18):
-        monkeypatch.setattr(recorder, "TOGETHER", together)
-        monkeypatch.setattr(recorder, "MOST", most)
+        monkeypatch.setattr(touches, "TOGETHER", together)
+        monkeypatch.setattr(touches, "MOST", most)
         tracer = Tracer()
         run_case(PROGRAMS / "transpose", watchers=[tracer])
         found.append(tracer.trace().marks)
         assert tracer.trace().marks == found[-1]
-    monkeypatch.setattr(recorder, "MOST", 300_000)
+    monkeypatch.setattr(touches, "MOST", 300_000)
     run_case(PROGRAMS / "transpose", watchers=[tracer := Tracer()])
     whole = tracer.trace().marks
     for marks in found:
@@ -288,8 +288,8 @@ def test_marks_one_access_after_the_other(monkeypatch, together):
     accesses = [draw.choice([None, None, *lines]) for _ in range(150)]
     body = "\n".join(lines[access] for access in accesses)
     text = f"{HEAD}\n.visible .entry k() {{ .reg .b32 %v; .shared .align 16 .b8 tile[64];\n{body}\nret; }}"
-    monkeypatch.setattr(recorder, "TOGETHER", together)
-    monkeypatch.setattr(recorder, "MOST", 20)
+    monkeypatch.setattr(touches, "TOGETHER", together)
+    monkeypatch.setattr(touches, "MOST", 20)
     tracer = Tracer()
 
     warpsim.load(text)["k"]((1,), (1,), (), watchers=[tracer], checks="none")
@@ -518,20 +518,20 @@ ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r6, %r7, %r8, %r9}}, [%r3]; ld.share
 ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r6, %r7, %r8, %r9}}, [%r1]; add.u32 %r10, %r10, 512;
 add.u32 %r5, %r5, 1; add.u32 %r5, %r5, 1; add.u32 %r5, %r5, 1; add.u32 %r5, %r5, 1; bar.sync 0;
 add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 6; @%p2 bra AGAIN; ret; }}"""
-    again, hits, found = recorder.Touches.again, [], []
+    again, hits, found = touches.Touches.again, [], []
 
     def counted(self, machine, key, now):
         hits.append(again(self, machine, key, now))
         return hits[-1]
 
-    monkeypatch.setattr(recorder.Touches, "again", counted)
+    monkeypatch.setattr(touches.Touches, "again", counted)
     for _ in range(2):
         tracer = Tracer()
         warpsim.load(text)["k"]((3,), (64,), (), watchers=[tracer], checks="none", batch_threads=threads)
         trace = tracer.trace()
         counts = [attrs.evolve(line.counts, seconds=0) for line in trace.profile.lines]
         found.append((trace.marks, counts, [line.conflict for line in trace.profile.lines]))
-        monkeypatch.setattr(recorder.Touches, "key", lambda *given: None)
+        monkeypatch.setattr(touches.Touches, "key", lambda *given: None)
 
     assert found[0] == found[1]
     assert (len(hits), sum(hits)) == calls
@@ -544,15 +544,15 @@ def test_few_accesses_are_kept(monkeypatch):
 mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 6; mov.u32 %r2, tile; add.u32 %r1, %r1, %r2; mov.u32 %r4, 0;
 AGAIN: st.shared.u32 [%r1], %r0; ld.shared.u32 %r3, [%r1+32]; xor.b32 %r1, %r1, 16; add.u32 %r4, %r4, 1;
 add.u32 %r3, %r3, 1; add.u32 %r3, %r3, 1; setp.lt.u32 %p, %r4, 20; @%p bra AGAIN; ret; }}"""
-    mark, kept, found = recorder.Touches._mark, [], []
+    mark, kept, found = touches.Touches._mark, [], []
 
     def noted(self):
         kept.append(sum(map(len, self._touched)))
         mark(self)
 
-    monkeypatch.setattr(recorder.Touches, "_mark", noted)
-    for together in (recorder.TOGETHER, 1000):
-        monkeypatch.setattr(recorder, "TOGETHER", together)
+    monkeypatch.setattr(touches.Touches, "_mark", noted)
+    for together in (touches.TOGETHER, 1000):
+        monkeypatch.setattr(touches, "TOGETHER", together)
         tracer = Tracer()
         warpsim.load(text)["k"]((4,), (32,), (), watchers=[tracer], checks="none")
         found.append(tracer.trace().marks)
