@@ -246,6 +246,9 @@ COUNTED = "mov.u32 %r5, 0; L: add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 3;\n"
         STORE + "st.global.u16 [%at], 0; st.global.u16 [%at+2], 0;\n",
         COUNTED + STORE + AGAIN + "@%p1 bra L;\n",
         "st.u32 [%at], %r4;\n" + AGAIN,
+        STORE
+        + "and.b32 %r6, %t, 16; shr.u32 %r6, %r6, 2;\n@%low cp.async.ca.shared.global [%own], [%b], 4, %r6;\n"
+        + AGAIN,
     ],
 )
 def test_what_its_thread_replaces(body):

@@ -44,6 +44,8 @@ from warpsim.types import TYPES, ScalarType
 class ThreadMemory(MemoryPort, Protocol):
     """A memory port that can be restricted to some of its threads."""
 
+    active: Array | None
+
     def among(self, active: Array) -> ThreadMemory:
         """The port restricted to these threads."""
 
@@ -151,10 +153,11 @@ def copy_threads(memory: ThreadMemory, dst: Address, src: Address, nbytes: int, 
     if take.size == 1:  # uniform: fits groups of any shape
         take = take.reshape(1)
     some = take > 0
-    if not some.any():
+    readers = memory if some.all() else memory.among(some)
+    if readers.active is not None and not readers.active.any():
         values: tuple[Array, ...] = tuple([np.zeros(1, type.dtype)] * count)
     else:
-        values = (memory if some.all() else memory.among(some)).load("global", src, type, count)
+        values = readers.load("global", src, type, count)
     kept = []
     for k, value in enumerate(values):
         left = np.clip(take.astype(np.int64) - k * type.bytes, 0, type.bytes)
