@@ -40,7 +40,7 @@ def test_random_groups():
     """Groups that come back, overlap or are new write and read; the model is one array for each register."""
     for seed in range(10):
         draw = random.Random(seed)
-        known = [SHAPE.whole, *(some_threads(draw) for _ in range(2 * KEPT))]
+        known = [SHAPE.whole, *(some_threads(draw) for _ in range(draw.choice([3, 2 * KEPT])))]
         frame, model = Frame([None] * REGISTERS), np.zeros((REGISTERS, SHAPE.n), np.uint32)
         shadows = np.zeros((REGISTERS, SHAPE.n), np.uint32)
         kept = 0
