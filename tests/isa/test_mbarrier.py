@@ -86,3 +86,19 @@ def test_operations(seed: int) -> None:
     assert found.tolist() == [list(row) for row in expected]
     assert len({row[:2] for row in expected}) == 2
     assert result.findings == ()
+
+
+def test_waiting_at_another_ctas_object() -> None:
+    """Threads can only ask an object of their own CTA for its phase, whoever a generic address belongs to."""
+    body = """.visible .entry k() {
+.shared .align 8 .b64 bar; .reg .b64 own, there; .reg .b32 rank; .reg .pred p;
+mbarrier.init.shared.b64 [bar], 1; mov.b64 own, bar; cvta.shared.u64 own, own; mov.u32 rank, %cluster_ctarank;
+barrier.cluster.arrive; barrier.cluster.wait; mapa.u64 there, own, RANK; mbarrier.test_wait.parity.b64 p, [there], 1;
+barrier.cluster.arrive; barrier.cluster.wait; ret; }
+"""
+    for rank, rules in (("rank", []), ("0", ["out-of-bounds"])):
+        kernel = warpsim.load(module_head("sm_90", "8.6") + body.replace("RANK", rank))["k"]
+        findings = kernel((2,), (1,), (), cluster=(2,), on_finding="collect").findings
+
+        assert [f.rule for f in findings] == rules
+        assert all("takes an mbarrier of another CTA" in f.message for f in findings)

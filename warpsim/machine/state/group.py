@@ -142,10 +142,6 @@ class Frame:
         elif self.known[selection] is None:
             self.known[selection] = Known(len(self._values))
 
-    def known_to(self, selection: Selection) -> Known | None:
-        """What is known to threads; None where nothing is kept for them."""
-        return self.known.get(selection)
-
     def changed(self, selection: Selection, registers: Iterable[int]) -> None:
         """Forget what others know of registers that some threads change."""
         for other, known in self.known.items():
@@ -304,7 +300,7 @@ class Group:
 
     def recall(self) -> None:
         """Go on with what the last group of its threads has left."""
-        known = self.frame.known_to(self.selection)
+        known = self.frame.known.get(self.selection)
         if known is not None:
             self.env, known.dirty = known.env, self.dirty
 
@@ -334,7 +330,7 @@ class Group:
 
     def stacked_before(self, registers: Iterable[int]) -> tuple[Array, list[Array]] | None:
         """Accumulators as wgmma left them before the threads parted and met again, the registers read again."""
-        known = self.frame.known_to(self.selection)
+        known = self.frame.known.get(self.selection)
         if known is None or known.stacked is None:
             return None
         for index in registers:
@@ -362,11 +358,9 @@ class Group:
     def flush(self, live: frozenset[int] | None = None) -> None:
         """Write changed registers (those in ``live``) to the batch."""
         frame, env = self.frame, self.env
-        known = frame.known.get(self.selection)
         if not (self.dirty or self.shadows):
-            if known is not None:
-                known.stacked = self.stacked or known.stacked
             return
+        known = frame.known.get(self.selection)
         written = self.dirty if live is None else self.dirty & live
         if written:
             frame.changed(self.selection, written)
