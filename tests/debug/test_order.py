@@ -59,6 +59,21 @@ def test_order_of_a_seed(seed):
     assert session.result.instructions == launch.instructions
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_stops_inside_turns(seed):
+    """A turn that a stop interrupts goes on as far as it would have, also where it ends inside a block."""
+    kernel = warpsim.load(ARRIVALS.replace("both:\n", "both:\n" + "  add.u32 %r2, %r2, 1;\n" * 60))["k"]
+    expected, out = np.zeros(SIZE, np.uint32), np.zeros(SIZE, np.uint32)
+    kernel((2,), (256,), (expected,), schedule=seed)
+    session = Session(kernel, (2,), (256,), (out,), schedule=seed)
+    step = 0
+    while session.result is None:
+        step += 29
+        session.goto(step)
+
+    assert out.tolist() == expected.tolist()
+
+
 def test_orders_differ():
     """Seeds are orders of their own: the tests above would not see one order for all."""
     kernel = warpsim.load(ARRIVALS)["k"]

@@ -414,7 +414,8 @@ class Run:
                 steps, end = registers.of(block, group)
             stop = min(last, len(steps)) if last else len(steps)
             if left is not None:
-                stop, left = min(stop, group.at + left), left - (stop - group.at)
+                stop = min(stop, group.at + left)
+                left -= stop - group.at
             elif compiled is not None and group.at < stop:
                 stop = compiled.until(group, stop)
             at, quick = group.at, block.fused(stop) if fuses else steps
