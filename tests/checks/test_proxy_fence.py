@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.debug import Session, timeline
 
 HEAD = (
     ".version 8.3\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b)\n{\n"
@@ -238,3 +239,25 @@ def test_races_with_copies_and_wgmma(ablation, name, line, expected):
 def test_recorded_kernels_are_silent(ablation, name):
     """Correct programs break no rule; tests/test_programs.py and tests/machine/test_late_effects.py run the others so."""
     assert ablation.findings(name, "all-race") == []
+
+
+def test_after_going_back(monkeypatch):
+    """A launch that goes on from a snapshot finds what one from the start does."""
+    for name, value in (("SNAPSHOT_EVERY", 0), ("SNAPSHOT_SHARE", 0), ("STRIDE", 8)):
+        monkeypatch.setattr(timeline, name, value)
+    text = HEAD + "\n".join(("mov.u32 %r4, 1;", WRITE, BARRIER, STORE, DONE)) + "\nret;\n}\n"
+    session = Session(
+        warpsim.load(text)["k"], 1, 32, (np.zeros(4096, np.uint32),) * 2, checks="proxy-fence", on_finding="collect"
+    )
+    session.stop_at_findings = False
+    session.break_at(FIRST)
+    session.cont()
+    before = session.step().step
+    session.cont()
+    found = session.findings
+    session.goto(before)
+
+    assert session.findings == ()
+    session.cont()
+    assert len(found) == 1
+    assert session.findings == found

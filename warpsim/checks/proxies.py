@@ -129,6 +129,7 @@ FENCES = 8
 """So many fences of a thread are remembered."""
 PAGE = 10
 """Parts of shared memory in which accesses are looked for have so many bits of an address."""
+KINDS = {"write": 0, "read": 1}
 MOST_RECENT = 64
 """So many accesses wait to be noted."""
 FEW = 8
@@ -222,8 +223,8 @@ class Proxies:
         self._synced: dict[Selection, int] = {}
         """When threads last accessed one place (whether they wrote, its address and size), and synchronised: not noted yet."""
         self.touched = np.zeros((2, (machine.batch.shared.size >> PAGE) + 1), np.bool_)
-        self.pages = dict(zip(("write", "read"), self.touched, strict=True))
-        """Which parts of shared memory have been accessed in any CTA."""
+        """Which parts of shared memory have been written and read (`KINDS`) in any CTA. Views of the rows are not kept: a snapshot
+        would copy them apart."""
         self.isolated = machine.launch.cluster == (1, 1, 1)
         self.writers = np.zeros(n, np.bool_)
         self._settled: int | None = 0
@@ -291,7 +292,7 @@ class Proxies:
         """Note an access of all threads to one place of shared memory, as at every wait for an mbarrier: later, if at all."""
         write = access.kind != READ
         self._recent[write, at, access.nbytes, selection] = self.shared_state.events.append(instruction)
-        self.pages["write" if write else "read"][at >> PAGE] = True
+        self.touched[0 if write else 1, at >> PAGE] = True
         if len(self._recent) > MOST_RECENT:
             self._note_recent()
 
@@ -327,7 +328,8 @@ class Proxies:
         kind = "write" if write else "read"
         kept = cells.of(kind)
         if cells is self.cells and at.size:
-            self.pages[kind][int(at.min()) >> PAGE : (int(at.max()) + nbytes - 1 >> PAGE) + 1] = True
+            pages = slice(int(at.min()) >> PAGE, (int(at.max()) + nbytes - 1 >> PAGE) + 1)
+            self.touched[KINDS[kind], pages] = True
         if cells is self.cells and write:
             self.writers[threads] = True
             self._settled = None
@@ -462,7 +464,8 @@ class Proxies:
 
     def _touched(self, kind: str, low: int, high: int) -> bool:
         """Whether threads may have accessed ``[low, high)`` of shared memory."""
-        return bool(np.logical_or.reduce(self.pages[kind][low >> PAGE if low > 0 else 0 : (high - 1 >> PAGE) + 1]))
+        pages = slice(low >> PAGE if low > 0 else 0, (high - 1 >> PAGE) + 1)
+        return bool(np.logical_or.reduce(self.touched[KINDS[kind], pages]))
 
     def _part(self, seen: Array, low: int, high: int) -> Array:
         """The cells of ``[low, high)`` of shared memory in all columns."""
