@@ -742,3 +742,26 @@ def test_flags_whose_fences_lie_apart(late, read):
     )
 
     assert races(body, grid=3) == ([(6, 2)] if read == late else [])
+
+
+ONE_PLACE = pytest.mark.parametrize("index", ["0", "%r1"], ids=["uniform", "of lanes"])
+"""All threads access one place: it is known to be the same for all, or each has computed its own."""
+
+
+def at_one_place(body, index):
+    """The races of these lines, in which %r21 is the address of one word."""
+    address = f"popc.b32 %r20, {index}; shr.u32 %r20, %r20, 8; mov.u32 %r21, s; add.u32 %r21, %r21, %r20;\n"
+    data = np.zeros(1024, np.uint32)
+    result = warpsim.load(HEAD + address + body + "\nret;\n}\n")["k"](
+        1, 128, (data, data), checks="race", on_finding="collect", engine="interpreter"
+    )
+    return result.findings
+
+
+@ONE_PLACE
+def test_readers_of_other_warps_are_kept(index):
+    """The last warp orders its reads before its write, and not those of the others."""
+    write = "setp.eq.u32 %p1, %r1, 127; @%p1 st.shared.u32 [%r21], 1;"
+    (found,) = at_one_place(f"ld.shared.u32 %r5, [%r21]; bar.warp.sync -1; {write}", index)
+
+    assert (found.other.cta, found.other.warp, found.other.lanes) == ((0, 0, 0), 0, (0,))

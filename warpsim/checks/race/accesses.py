@@ -243,11 +243,11 @@ class AccessChecks:
         reads[index] = epoch
         others = first != last
         if others.any():
-            cells.of("other")[index] = np.where(others, epoch & ~THREAD | first, epoch)
+            cells.of("other")[index[::-1]] = np.where(others, epoch & ~THREAD | first, epoch)[::-1]  # the first
             return
         lost = reads.take(index) != epoch
         if lost.any():
-            cells.of("other")[index[lost]] = epoch[lost]
+            cells.of("other")[index[lost][::-1]] = epoch[lost][::-1]
             return
         if old is None or not old.any():
             return
