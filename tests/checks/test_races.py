@@ -759,6 +759,25 @@ def at_one_place(body, index):
 
 
 @ONE_PLACE
+def test_all_lanes_that_take_part_are_named(index):
+    """Of the lanes that access one place not only the first and the last, but not the one that wrote it."""
+    write = "setp.eq.u32 %p1, %r1, 5; @%p1 st.shared.u32 [%r21], 1;"
+    (read,) = at_one_place(f"{write} ld.shared.u32 %r5, [%r21];", index)
+    (written,) = at_one_place("st.shared.u32 [%r21], %r1;", index)
+
+    assert (read.warp, read.lanes) == (0, (*range(5), *range(6, 32)))
+    assert (written.warp, written.lanes) == (0, tuple(range(32)))
+
+
+@ONE_PLACE
+def test_one_lane_that_stores_another_value(index):
+    """Neither the first nor the last."""
+    (found,) = at_one_place("set.eq.u32.u32 %r5, %r1, 7; st.shared.u32 [%r21], %r5;", index)
+
+    assert (found.severity, found.lanes) == ("error", tuple(range(32)))
+
+
+@ONE_PLACE
 def test_readers_of_other_warps_are_kept(index):
     """The last warp orders its reads before its write, and not those of the others."""
     write = "setp.eq.u32 %p1, %r1, 127; @%p1 st.shared.u32 [%r21], 1;"

@@ -58,11 +58,6 @@ def options(made: Kernel, engine: str) -> dict[str, Any]:
     }
 
 
-def told(finding: warpsim.Finding) -> str:
-    """A finding; of a race without its lanes: of lanes that access one address, it may name the first and the last only."""
-    return str(attrs.evolve(finding, lanes=()) if finding.rule == "race" else finding)
-
-
 def outcome(made: Kernel, engine: str, **more: Any) -> dict[str, Any]:
     """What a launch leaves, prints, counts and finds, or how it ends."""
     given = arrays(made)
@@ -71,7 +66,7 @@ def outcome(made: Kernel, engine: str, **more: Any) -> dict[str, Any]:
             launched = warpsim.load(made.text)["k"]
             result = launched((made.grid,), made.block, given, **options(made, engine), **more)
             found: dict[str, Any] = {
-                "findings": [told(f) for f in result.findings],
+                "findings": [str(f) for f in result.findings],
                 "instructions": (result.instructions, result.thread_instructions, dict(result.opcodes)),
                 "lines": [str((x.number, attrs.evolve(x.counts, seconds=0.0))) for x in result.profile.lines]
                 if result.profile
@@ -93,7 +88,7 @@ def session(made: Kernel, engine: str, seed: int) -> dict[str, Any]:
             looks.append(str(one.goto(rng.randrange(500))))
             looks.append(seen(one))
         end = one.cont()
-    found = {"looks": looks, "end": str(end), "error": str(one.error), "findings": [told(f) for f in one.findings]}
+    found = {"looks": looks, "end": str(end), "error": str(one.error), "findings": [str(f) for f in one.findings]}
     if one.error is None and one.result is not None:
         found["instructions"] = (one.result.instructions, dict(one.result.opcodes))
     return found | {"printed": printed.getvalue(), "arrays": [a.tobytes() for a in given]}

@@ -53,7 +53,7 @@ class _Pairs:
 class Accesses(NamedTuple):
     """Accesses of a step to the memory of ``cells``: ``nbytes`` at each offset ``at`` (in ``columns`` of shared memory, or in
     an ``allocation``), by the ``first`` to the ``last`` of some threads each. They are remembered as those of ``others``, if
-    given: of asynchronous operations."""
+    given: of asynchronous operations. ``every``: all lanes, and in which shape of theirs these stand for them."""
 
     cells: Cells
     at: Array
@@ -64,6 +64,15 @@ class Accesses(NamedTuple):
     allocation: Allocation | None = None
     write: bool = False
     others: Array | None = None
+    every: tuple[Array, tuple[int, ...]] | None = None
+
+    def apart(self, *more: Array) -> tuple[Accesses, list[Array]]:
+        """The flat accesses of ``every`` lane, one by one, and what more is known of each."""
+        assert self.every is not None
+        threads, shape = self.every
+        which = np.broadcast_to(np.arange(self.at.size).reshape(shape), threads.shape).reshape(-1)
+        each = threads.reshape(-1)
+        return self._replace(at=self.at[which], first=each, last=each, every=None), [one[which] for one in more]
 
 
 class AccessChecks:
@@ -81,7 +90,7 @@ class AccessChecks:
         self.flat(machine, group, self._ends(accesses, mask))
 
     def _ends(self, accesses: Accesses, mask: Array | None) -> Accesses:
-        at, threads, columns = accesses.at, accesses.first, accesses.columns
+        at, threads, columns, every = accesses.at, accesses.first, accesses.columns, None
         if mask is not None:
             mask = np.broadcast_to(mask, threads.shape)
             at = np.broadcast_to(at, threads.shape)[mask]
@@ -96,9 +105,10 @@ class AccessChecks:
                     at = np.broadcast_to(at, threads.shape)
                     columns = None if columns is None else np.broadcast_to(columns, threads.shape)
                 else:
+                    every = threads, at.shape
                     first = threads[tuple([slice(0, 1) if n == 1 else slice(None) for n in at.shape])]
                     last = threads[tuple([slice(-1, None) if n == 1 else slice(None) for n in at.shape])]
-        return accesses._replace(at=at, first=first, last=last, columns=columns)
+        return accesses._replace(at=at, first=first, last=last, columns=columns, every=every)
 
     def flat(self, machine: Machine, group: Group, accesses: Accesses) -> None:
         """Check the accesses of each granule against its cells, then record this step there."""
@@ -166,7 +176,7 @@ class AccessChecks:
             if len(which):
                 first = accesses.first[which]
                 last = first if accesses.last is accesses.first else accesses.last[which]
-                some = accesses._replace(at=accesses.at[which], first=first, last=last)
+                some = accesses._replace(at=accesses.at[which], first=first, last=last, every=None)
                 self._check(machine, group, some, index[which], epochs, was_write=kind == "strong")
             if accesses.write and weak:
                 cells.settled(kind, index)
@@ -196,25 +206,31 @@ class AccessChecks:
     def _note_writers(self, machine: Machine, group: Group, accesses: Accesses, index: Array, epoch: Array) -> None:
         """Keep the last writer. Several that write to one place in one step race, unless they are strong and their scope
         has all of them."""
-        cells, first, last, strong = accesses.cells, accesses.first, accesses.last, self.clocks.role.level
+        cells, strong = accesses.cells, self.clocks.role.level
         writes = cells.of("strong" if strong else "write")
         before = writes.take(index) if strong and self.clocks.launch.any_contents else None
         writes[index] = epoch
         if before is not None:
             for each in (before, epoch):
                 cells.forget("strong", index, each, ("strong",))
-        if not strong:
-            apart = (first != last) | (writes.take(index) != epoch)
-        elif strong == GPU or (accesses.allocation is None and not self.clocks.clustered):
+        if strong and (strong == GPU or (accesses.allocation is None and not self.clocks.clustered)):
             return
-        else:
-            base = 0 if accesses.allocation is None else self.clocks.base
-            ends = first - base, last - base
-            others = (writes.take(index) & THREAD) - base
-            apart = np.maximum(*[self._distance(others, end) for end in ends]) > strong
+        apart = self._apart(accesses, writes.take(index))
         if apart.any():
-            threads = np.stack([first[apart], last[apart], writes.take(index[apart]) & THREAD])
+            if accesses.every is not None:
+                accesses, (index,) = accesses.apart(index)
+                apart = self._apart(accesses, writes.take(index))
+            threads = np.stack([accesses.first[apart], accesses.last[apart], writes.take(index[apart]) & THREAD])
             self.reports.together(machine, group, accesses.at[apart], threads, accesses.allocation)
+
+    def _apart(self, accesses: Accesses, writers: Array) -> Array:
+        """Which writes race with those of the last ``writers`` in this step."""
+        first, last, writers = accesses.first, accesses.last, writers & THREAD
+        if not self.clocks.role.level:
+            return (first != writers) | (last != writers)
+        base = 0 if accesses.allocation is None else self.clocks.base
+        ends = [self._distance(writers - base, end - base) for end in (first, last)]
+        return np.maximum(*ends) > self.clocks.role.level
 
     def _note_copies(self, accesses: Accesses, index: Array) -> None:
         """Keep copies as the last writers in place of the threads that start them."""
@@ -312,6 +328,10 @@ class AccessChecks:
         wrong = self._unordered(pairs, ends, kinds)
         bad = wrong[0] if len(wrong) == 1 else wrong[0] | wrong[1]
         if not bad.any():
+            return
+        if accesses.every is not None:  # a finding names all lanes that take part
+            accesses, (index, seen) = accesses.apart(index, seen)
+            self._check(machine, group, accesses, index, seen, was_write=was_write)
             return
         near = bad & False
         if self.copying and write and not was_write:  # lanes of the warp of the thread that starts the copy
