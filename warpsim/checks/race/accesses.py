@@ -87,9 +87,11 @@ class AccessChecks:
     def lanes(self, machine: Machine, group: Group, accesses: Accesses, mask: Array | None) -> None:
         """Check accesses of lanes (``first``, ``last``: all of them) at addresses that may be the same along axes of the
         group: only the first and last thread of those count."""
-        self.flat(machine, group, self._ends(accesses, mask))
+        kept = self.clocks.role.level == 0 and not accesses.write
+        self.flat(machine, group, self._ends(accesses, mask, kept=kept))
 
-    def _ends(self, accesses: Accesses, mask: Array | None) -> Accesses:
+    def _ends(self, accesses: Accesses, mask: Array | None, *, kept: bool) -> Accesses:
+        """Those that count; all of them if they are ``kept`` as readers of which a write may come after the ends only."""
         at, threads, columns, every = accesses.at, accesses.first, accesses.columns, None
         if mask is not None:
             mask = np.broadcast_to(mask, threads.shape)
@@ -101,7 +103,8 @@ class AccessChecks:
                 at = at.reshape((1,) * threads.ndim) if at.size == 1 else at.reshape(threads.shape)
             first = last = threads
             if at.shape != threads.shape:
-                if self.clocks.launch.any_contents:
+                launch = self.clocks.launch
+                if launch.any_contents or (kept and launch.some_meet):
                     at = np.broadcast_to(at, threads.shape)
                     columns = None if columns is None else np.broadcast_to(columns, threads.shape)
                 else:
@@ -121,7 +124,7 @@ class AccessChecks:
 
     def note_reads(self, accesses: Accesses, mask: Array | None, time: int) -> None:
         """Record reads of lanes at an earlier time, which no access raced with."""
-        for each, index in self._granules(self._ends(accesses, mask)):
+        for each, index in self._granules(self._ends(accesses, mask, kept=True)):
             self._note_readers(each.cells, index, each.first, each.last, time << SHIFT | each.last)
 
     def _granules(self, accesses: Accesses) -> Iterator[tuple[Accesses, Array]]:
