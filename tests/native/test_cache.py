@@ -151,15 +151,19 @@ def test_what_is_not_kept(tmp_path, monkeypatch):
 
 
 def test_the_folder_is_bounded(tmp_path, monkeypatch):
-    """The oldest objects go where there are more than it may hold, and no file is left half written."""
+    """The oldest objects go where there are more than it may hold, so many that the next writes find room without looking, and no
+    file is left half written."""
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(cache, "CACHE_BYTES", 3500)
-    for number in range(6):
+    monkeypatch.setattr(cache, "CACHE_BYTES", 4500)
+    cache._sizes()[tmp_path], scanned, prune = 0, [], cache._prune
+    monkeypatch.setattr(cache, "_prune", lambda folder: scanned.append(folder) or prune(folder))
+    for number in range(8):
         cache.write_object(f"{number}", bytes(1000))
         os.utime(tmp_path / f"{number}.o", (number, number))
 
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["3.o", "4.o", "5.o"]
-    assert cache.read_object("5") == bytes(1000)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["4.o", "5.o", "6.o", "7.o"]
+    assert len(scanned) == 2
+    assert cache.read_object("7") == bytes(1000)
     assert cache.read_object("0") is None
 
 
