@@ -8,7 +8,7 @@ import numpy as np
 
 from warpsim.machine.plan import BoundBlock, FunctionPlan, KernelPlan
 from warpsim.machine.selection import Selection, Shape
-from warpsim.machine.state.group import Frame
+from warpsim.machine.state.group import Frame, Group
 from warpsim.machine.values import Affine, Array
 from warpsim.program.program import Instruction
 
@@ -45,6 +45,10 @@ class _Comparison:
             return self._mappings(a, b, path)
         if isinstance(a, Sequence) and isinstance(b, Sequence) and not isinstance(a, (str, bytes)):
             return self._sequences(a, b, path)
+        if isinstance(a, Group) and isinstance(b, Group):  # the rest is what the frames have, or nothing
+            ours, theirs = ({index: group.env[index] for index in group.dirty} for group in (a, b))
+            if (found := self.differ(ours, theirs, f"{path}.env")) is not None:
+                return found
         fields = _fields(a)
         if fields and not isinstance(a, (set, frozenset)):
             return self._first((getattr(a, f, None), getattr(b, f, None), f"{path}.{f}") for f in fields)
@@ -102,6 +106,7 @@ def _fields(value: object) -> list[str]:
         slots = cls.__dict__.get("__slots__", ())
         names += [slots] if isinstance(slots, str) else slots
     caches = getattr(type(value), "CACHES", frozenset()) | {"__weakref__", "__dict__"}
+    caches |= {"env"} if isinstance(value, Group) else set()  # but for what has changed, which `differ` compares
     return [name for name in names if name not in caches]
 
 

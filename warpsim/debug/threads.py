@@ -145,7 +145,7 @@ def activation(machine: Machine, group: Group, frame: int) -> Group:
 
 def is_written(group: Group, index: int) -> bool:
     """Whether a register has been written."""
-    return group.env[index] is not None or group.frame.stored(index) is not None
+    return index in group.dirty or group.frame.stored(index) is not None
 
 
 def of_type(values: Array, dtype: DType) -> Array:
