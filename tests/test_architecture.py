@@ -162,7 +162,6 @@ OPCODES_ELSEWHERE = {
     "graph/nodes.py": "operations of graphs",
     "graph/text.py": "operations of graphs",
     "graph/trace.py": "ufuncs of NumPy",
-    "graph/source.py": "ufuncs of NumPy, of which one is called as an opcode is",
     "machine/memory/atomics.py": "the .op of an atomic, for which NumPy has a name",
 }
 """Files that may name opcodes, and why."""

@@ -372,7 +372,6 @@ class Run:
         executed, names = hooks.region_executed, hooks.shadows
         begins, ended = hooks.run_before, hooks.run_after
         by_runs = not watched and (begins is not None or ended is not None)
-        fuses = registers is None and not by_runs and state.schedule is None and not state.settings.keeps
         waiting = len(batch.runnable)
         limit = machine.limit(group) if waiting else None
         plain: BoundBlock | None = None  # the block that reads no shadow from before it
@@ -418,15 +417,12 @@ class Run:
                 left -= stop - group.at
             elif compiled is not None and group.at < stop:
                 stop = compiled.until(group, stop)
-            at, quick = group.at, block.fused(stop) if fuses else steps
+            at = group.at
             while not (shadowed or watched) and at < stop:  # the hot loop: as few tests as possible
                 group.at = at
-                suspended = quick[at](machine, group)
+                suspended = steps[at](machine, group)
                 at += 1
                 if suspended:
-                    if type(suspended) is int:
-                        at = suspended
-                        continue
                     if suspended is not ATTEND:
                         if ended is not None:
                             ended(machine, group, at)

@@ -18,7 +18,7 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.assembled import assembled
-from warpsim.analysis.flow import KEEP, Block, calls_into, polling_functions, returned_by
+from warpsim.analysis.flow import Block, calls_into, polling_functions
 from warpsim.analysis.loops import CLOCKS, Clocks, Loop, clock_readers, loop_at
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
@@ -83,14 +83,11 @@ class Issue:
 
 
 Step = Callable[..., object]
-"""``step(machine, group)`` executes an instruction; returns whether the group was suspended, or `ATTEND`; of `BoundBlock.fused`, also
-the number of the next step."""
+"""``step(machine, group)`` executes an instruction; returns whether the group was suspended, or `ATTEND`."""
 End = Callable[..., int | None]
 """``end(machine, group)`` returns the next block; None if the group was passed on."""
 ATTEND = object()
 """Returned by a step during which a watcher called `Machine.attend`."""
-FUSED_FROM = 32
-"""At which visit of a block, or of a part of it, its steps are fused."""
 FUNCTION_CODE = 0x1000
 """Start of function addresses; `call` through a register finds its function by this number."""
 
@@ -112,9 +109,6 @@ class BoundBlock:
         """How many steps it has: its last instruction may be its end."""
         self._make: Callable[[], list[Step]] = list
         self._steps: list[Step] | None = None
-        self._fuse: Callable[[], tuple[list[Step], frozenset[int]]] = lambda: (self.steps, frozenset())
-        self._fused: tuple[list[Step], frozenset[int]] | None = None
-        self._visits = 0
         self.returns: tuple[Operand, ...] = ()
         self.end: End = lambda machine, group: None
 
@@ -144,11 +138,9 @@ class BoundBlock:
             end = at if alone else end
         return ends[::-1]
 
-    def bind_when_run(
-        self, n_steps: int, bind: Callable[[], list[Step]], fuse: Callable[[], tuple[list[Step], frozenset[int]]]
-    ) -> None:
-        """Say how many steps it has, what makes them when it first runs, and what `fused` needs."""
-        self.n_steps, self._make, self._fuse = n_steps, bind, fuse
+    def bind_when_run(self, n_steps: int, bind: Callable[[], list[Step]]) -> None:
+        """Say how many steps it has, and what makes them when it first runs."""
+        self.n_steps, self._make = n_steps, bind
 
     @property
     def steps(self) -> list[Step]:
@@ -159,17 +151,6 @@ class BoundBlock:
         """Make them."""
         self._steps = self._make()
         return self._steps
-
-    def fused(self, stop: int) -> list[Step]:
-        """The steps up to ``stop`` for a launch of which nobody follows single ones: one may do what several do, and returns the place
-        behind them. It does not set registers that nothing reads any more."""
-        if self._fused is None:
-            self._visits += 1
-            if self._visits < FUSED_FROM:
-                return self.steps
-            self._fused = self._fuse()
-        steps, inside = self._fused
-        return self.steps if stop in inside else steps
 
     def __deepcopy__(self, memo: object) -> BoundBlock:
         return self  # immutable
@@ -512,26 +493,6 @@ class KernelPlan:
         if variable.unique in self.image.addresses:
             return self.image.addresses[variable.unique]
         raise InternalError(f"no address for {variable.unique}")
-
-
-def live_at(plan: FunctionPlan, block: int, at: int, *, keeps: bool = False) -> frozenset[int]:
-    """The registers that are live at a step boundary: all, where a launch ``keeps`` what nothing reads any more."""
-    if keeps:
-        return frozenset(range(plan.n_registers))
-    if at == 0:
-        return plan.blocks[block].live_in
-    bound = plan.blocks[block]
-    keeps = not bound.successors and KEEP in plan.function.directives
-    live = set(range(plan.n_registers)) if keeps else set()
-    for successor in bound.successors:
-        live |= plan.blocks[successor].live_in
-    live |= set(returned_by(plan.function))
-    for instruction in reversed(bound.instructions[at:]):
-        reads, writes = instruction.reads, instruction.writes
-        if instruction.guard is None:
-            live -= set(writes)
-        live |= set(reads)
-    return frozenset(live)
 
 
 def mark_waits(plan: FunctionPlan, blocks: list[Block]) -> None:

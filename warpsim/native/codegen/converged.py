@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from warpsim.machine.plan import live_at
 from warpsim.native.codegen.builder import AFFINE, UNIFORM, VARYING, RegionBuilder
 from warpsim.native.codegen.inputs import Inputs, key_type
 from warpsim.native.codegen.steps import Steps
 from warpsim.native.lowering.affine import first_of, strides_of, top_of, zeros_of
 from warpsim.native.lowering.values import Val, scalar, width
 from warpsim.native.regions.forms import Key
-from warpsim.native.regions.region import BlockSlice, reachable
+from warpsim.native.regions.region import BlockSlice, live_at, reachable
 
 if TYPE_CHECKING:
     from warpsim.native.codegen.accesses import Accesses

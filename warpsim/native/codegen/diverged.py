@@ -9,12 +9,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from warpsim.machine.plan import live_at
 from warpsim.native.codegen.inputs import Inputs, key_type
 from warpsim.native.codegen.steps import Steps
 from warpsim.native.lowering.values import Val, scalar
 from warpsim.native.regions.forms import Key
-from warpsim.native.regions.region import BlockSlice
+from warpsim.native.regions.region import BlockSlice, live_at
 from warpsim.native.runtime.context import CONTEXT, MIXED, UNREACHABLE
 
 if TYPE_CHECKING:

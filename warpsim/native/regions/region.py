@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from warpsim.analysis.flow import KEEP, returned_by
 from warpsim.isa.traits import Ending, Mbarrier
 from warpsim.machine.asynchrony.wgmma import RegisterAccesses, register_accesses
-from warpsim.machine.plan import live_at
 from warpsim.native.regions.options import MOST, Options
 from warpsim.native.runtime.inputs import REGISTER, InputKind, Source, source_of
 from warpsim.records import define, frozen
@@ -105,6 +105,26 @@ class Region:
         block, at = self.exits[exit]
         steps = self.plan.blocks[block].instructions
         return at < len(steps) and steps[at].guard is None and steps[at].traits.leaves
+
+
+def live_at(plan: FunctionPlan, block: int, at: int, *, keeps: bool = False) -> frozenset[int]:
+    """The registers that are live at a step boundary: all, where a launch ``keeps`` what nothing reads any more."""
+    if keeps:
+        return frozenset(range(plan.n_registers))
+    if at == 0:
+        return plan.blocks[block].live_in
+    bound = plan.blocks[block]
+    keeps = not bound.successors and KEEP in plan.function.directives
+    live = set(range(plan.n_registers)) if keeps else set()
+    for successor in bound.successors:
+        live |= plan.blocks[successor].live_in
+    live |= set(returned_by(plan.function))
+    for instruction in reversed(bound.instructions[at:]):
+        reads, writes = instruction.reads, instruction.writes
+        if instruction.guard is None:
+            live -= set(writes)
+        live |= set(reads)
+    return frozenset(live)
 
 
 class RegionFormer:

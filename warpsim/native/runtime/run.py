@@ -14,13 +14,13 @@ from warpsim.machine.asynchrony.wgmma import accessed
 from warpsim.machine.control import compact, fork
 from warpsim.machine.hooks import RegionAccesses
 from warpsim.machine.machine import Machine
-from warpsim.machine.plan import BoundBlock, live_at
+from warpsim.machine.plan import BoundBlock
 from warpsim.machine.selection import Lanes, Selection, split
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, Value, tracked
 from warpsim.native.addresses import address_of
 from warpsim.native.regions.options import Outcome
-from warpsim.native.regions.region import Region
+from warpsim.native.regions.region import Region, live_at
 from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.context import DIVERGED, INTERFERED, LOG_FULL, MET, STOPPED, WRAPPED, CallWords
 from warpsim.native.runtime.counting import counts_of

@@ -13,11 +13,11 @@ from typing import Any
 import attrs
 
 from warpsim.cache import digest, note, read_object, write_object
-from warpsim.machine.plan import FunctionPlan, live_at
+from warpsim.machine.plan import FunctionPlan
 from warpsim.native.compiling import images
 from warpsim.native.compiling.linking import Linked
 from warpsim.native.regions.options import Options, Place, Stops, described
-from warpsim.native.regions.region import BlockSlice, Region, live_in_source
+from warpsim.native.regions.region import BlockSlice, Region, live_at, live_in_source
 from warpsim.native.runtime.compiled_region import Access, CompiledRegion
 from warpsim.native.runtime.counting import Counter
 from warpsim.native.runtime.inputs import Signature
