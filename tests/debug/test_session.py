@@ -430,3 +430,13 @@ def test_the_outcome_before_the_end(session):
     session.back()
     with pytest.raises(DebugError, match="has not ended"):
         session.outcome()
+
+
+def test_a_register_that_is_only_read_is_not_written():
+    """What a group has read is not listed among its registers, unless something wrote it."""
+    lines = ".reg .u32 %r<4>;\nadd.u32 %r2, %r1, 1;\nadd.u32 %r3, %r2, 1;\nret;"
+    text = f".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {{\n{lines}\n}}"
+    session = Session(warpsim.load(text)["k"], (1,), (32,), (), checks=())
+    session.step(2)
+
+    assert set(session.registers) == {"%r2", "%r3"}
