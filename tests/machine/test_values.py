@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from warpsim.machine.values import Affine, NotAffine, as_array, extend, reduced, retype, tracked
+from warpsim.machine.values import Affine, NotAffine, as_array, extend, may_depend_less, reduced, retype, tracked
 
 EXTENTS = (2, 3, 1, 4)
 INTEGERS = [np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)]
@@ -186,11 +186,23 @@ def test_tracked_values_are_the_same(dtype, axes, kind):
 
     assert found.dtype == array.dtype
     assert whole.tobytes() == array.tobytes()
+    assert may_depend_less(np.stack([array[::-1], array]))[1] >= (found is not array)
     if kind in ("straight", "wrapping", "constant") and np.dtype(dtype).kind in "iu":
         assert type(found) is Affine
     if type(found) is not Affine:
         depends = [(array != array[(slice(None),) * axis + (slice(1),)]).any() for axis in range(4)]
         assert found.shape == tuple(extent if it else 1 for extent, it in zip(SHAPE, depends, strict=True))
+
+
+def test_registers_without_a_pattern_are_left_as_they_are():
+    """Of several registers side by side, only those whose corners allow it are looked at."""
+    i, j, k, n = np.indices(SHAPE, np.uint32)
+    registers = np.stack(
+        [7919 * (i * j + 1) ^ 31 * k ^ n * n * 5, 3 * i + j + 0 * k + 2 * n, 7 * i * (j + 1) + n + 0 * k]
+    )
+
+    assert may_depend_less(registers) == [False, True, True]
+    assert may_depend_less(registers.astype(np.float32)) == [False, True, True]
 
 
 def test_tracked_values_keep_bits_that_compare_alike():

@@ -308,20 +308,49 @@ def reduced(value: Value) -> Value:
     return Affine.constant(first, value.dtype) if (value == first).all() else value
 
 
+_UNSIGNED = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
+
+
 def tracked(array: Array) -> Value:
     """An array with four axes without those on which it does not depend, or as an affine value. The corners tell what is neither."""
-    bits = array if array.dtype.kind != "f" else array.view(f"u{array.dtype.itemsize}")
-    if bits.dtype.kind not in "iub":
+    kind, extents = array.dtype.kind, array.shape
+    if kind not in "iubf":
         return array
-    extents = array.shape
+    bits = array.view(_UNSIGNED[array.dtype.itemsize]) if kind == "f" else array
+    last, inner = bits.item(-1), array.size
     for axis, extent in enumerate(extents):
-        if extent > 1:
+        inner //= extent
+        if extent > 1 and bits.item(bits.size - 1 - (extent - 1) * inner) == last:
             one = bits[(slice(None),) * axis + (slice(1),)]
-            if bits.item(-1) == one.item(-1) and (bits == one).all():
+            if (bits == one).all():
                 bits = one
-    if bits.dtype.kind != "b" and array.dtype.kind != "f" and (found := _affine_of(bits, extents)) is not None:
+    if kind in "iu" and (found := _affine_of(bits, extents)) is not None:
         return found
     return array if bits.shape == extents else np.ascontiguousarray(bits).view(array.dtype)
+
+
+_CORNERS: list[tuple[slice | int, ...]] = [(slice(None), *[0 if a == k else -1 for a in range(4)]) for k in range(4)]
+_SECOND: list[tuple[slice | int, ...]] = [(slice(None), *[int(a == k) for a in range(4)]) for k in range(4)]
+"""For each axis: the last element but for the first along it, and the second along it alone."""
+
+
+def may_depend_less(stack: Array) -> list[bool]:
+    """Of arrays with four axes, which lie side by side: whether `tracked` may find each to be something simpler, by their corners."""
+    kind, found = stack.dtype.kind, np.zeros(len(stack), np.bool_)
+    if kind not in "iubf":
+        return found.tolist()
+    bits = stack if kind == "b" else stack.view(_UNSIGNED[stack.dtype.itemsize])
+    first, last = bits[:, 0, 0, 0, 0], bits[:, -1, -1, -1, -1]
+    straight = first
+    for axis, extent in enumerate(bits.shape[1:]):
+        if extent > 1:
+            found |= bits[_CORNERS[axis]] == last
+            if kind in "iu":
+                step = bits[_SECOND[axis]] - first
+                straight = straight + step * bits.dtype.type(extent - 1)  # wraps around
+    if kind in "iu":
+        found |= straight == last
+    return found.tolist()
 
 
 def _affine_of(array: Array, extents: tuple[int, ...]) -> Affine | None:

@@ -247,7 +247,7 @@ class _Warps:
             if (table[:, 1:] == table[:, :-1]).any():
                 return itself(report=_reported)
         d = np.empty((plan.operands[3].registers, n, 32, m), plan.dtype)
-        arguments = [n, m, 0 if table is None else table.ctypes.data, *described(given)]
+        arguments = [n, m, 0 if table is None else address_of(table), *described(given)]
         first, (step, *strides) = address_of(d), d.strides
         for k in range(len(d)):
             arguments += (first + k * step, *strides)
@@ -310,7 +310,7 @@ def _in_turn(
     d = room.transpose(1, 2, 3, 0)
     before, after = (
         (at, registers >> 2, warpgroups >> 2, ctas >> 2)
-        for at, (registers, warpgroups, _, ctas) in ((c.ctypes.data, c.strides), (address_of(room), d.strides))
+        for at, (registers, warpgroups, _, ctas) in ((address_of(c), c.strides), (address_of(room), d.strides))
     )
     place, counts, words = address_of(tables), address_of(keep), (address_of(flat), address_of(owners))
     held, given = [], [n, m, len(keep)]
@@ -383,8 +383,8 @@ class _Warpgroups:
         keep = _alike(scale.item(0), n, m) if scale.size == 1 else _each(scale, n, m)
         room = np.empty((m, count, n, 128), np.float32 if not product.half else WORD)
         d = room.transpose(1, 2, 3, 0)
-        given = [n, m, 1, 0 if table is None else table.ctypes.data, keep[1]]
-        for stack, at in (c, c.ctypes.data), (d, address_of(room)):
+        given = [n, m, 1, 0 if table is None else address_of(table), keep[1]]
+        for stack, at in (c, address_of(c)), (d, address_of(room)):
             registers, warpgroups, _, ctas = stack.strides
             given += (at, registers >> 2, warpgroups >> 2, ctas >> 2)
         arguments = np.array(given + sources[0][0] + sources[1][0], np.int64)
@@ -416,7 +416,7 @@ def _lines(matrix: Array) -> Array:
 
 def _described(matrix: Array) -> tuple[list[int], object]:
     """The arguments for lines, and the array that they point into."""
-    return [matrix.ctypes.data, matrix.strides[0] if len(matrix) > 1 else 0, matrix.strides[1]], matrix
+    return [address_of(matrix), matrix.strides[0] if len(matrix) > 1 else 0, matrix.strides[1]], matrix
 
 
 def _where(found: Words, n: int, m: int, words: list[int]) -> tuple[list[int], object]:

@@ -59,6 +59,8 @@ class CompiledRegion:
 
     outs: list[tuple[int, int, bool, DType]] = attrs.field(init=False)
     """Live-out registers: number, register, whether it varies, type."""
+    stacks: dict[DType, list[int]] = attrs.field(init=False)
+    """The places in ``outs`` of those that vary, by type."""
     blocks: list[tuple[int, BoundBlock]] = attrs.field(init=False)
     hows: list[str] = attrs.field(init=False)
     outs_at: int = attrs.field(init=False)
@@ -77,6 +79,10 @@ class CompiledRegion:
             (number, region.outs[number], varying, registers[region.outs[number]].type.dtype)
             for number, varying in self.left
         ]
+        self.stacks = {}
+        for place, (_, _, varying, dtype) in enumerate(self.outs):
+            if varying:
+                self.stacks.setdefault(dtype, []).append(place)
         self.blocks = [(number, plan.blocks[number]) for number in sorted(region.slices)]
         self.hows = [kind.how for kind in self.given]
         self.outs_at = 6 * len(self.given)

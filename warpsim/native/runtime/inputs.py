@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from warpsim.graph.nodes import LANES
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.values import FLAT, Affine, Value, retype
+from warpsim.native.addresses import address_of
 from warpsim.numerics.arrays import DType
 from warpsim.types import TYPES
 
@@ -165,12 +168,17 @@ def _array(value: Any, how: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     if how == "uniform":
         flat = value.reshape(-1)
         return _signed(int(flat.view(INTEGERS[flat.dtype.itemsize])[0])), 0, 0, 0, 0, 0
-    address, size, strides = value.ctypes.data, value.dtype.itemsize, value.strides
-    if value.size == 1:
-        return address, 0, 0, 0, 0, 2
-    if value.ndim == 1:
-        return address, 0, strides[0], 0, 0, 2
-    s1, s0, c1, c0 = [s if e > 1 else 0 for s, e in zip(strides, value.shape, strict=True)]
-    n1, n0 = shape[:2]
+    return address_of(value), *_steps(value.strides, value.shape, value.dtype.itemsize, shape[:2])
+
+
+@lru_cache(maxsize=256)
+def _steps(strides: tuple[int, ...], extents: tuple[int, ...], size: int, threads: tuple[int, ...]) -> tuple[int, ...]:
+    """The descriptor of an array without its address."""
+    if math.prod(extents) == 1:
+        return 0, 0, 0, 0, 2
+    if len(extents) == 1:
+        return 0, strides[0], 0, 0, 2
+    s1, s0, c1, c0 = [s if e > 1 else 0 for s, e in zip(strides, extents, strict=True)]
+    n1, n0 = threads
     row = s0 == size and (n1 == 1 or s1 == n0 * size)
-    return address, s1, s0, c1, c0, 1 if row else 2
+    return s1, s0, c1, c0, 1 if row else 2

@@ -17,7 +17,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.plan import BoundBlock
 from warpsim.machine.selection import Lanes, Selection, split
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Affine, Value, tracked
+from warpsim.machine.values import Affine, Value, may_depend_less, tracked
 from warpsim.native.addresses import address_of
 from warpsim.native.regions.options import Outcome
 from warpsim.native.regions.region import Region, live_at
@@ -29,7 +29,7 @@ from warpsim.native.runtime.inputs import INTEGERS, describe
 from warpsim.native.runtime.lane_tables import WarpTables
 from warpsim.native.runtime.memory import MemoryViews, PrivateShared, copy_in, publish_stores
 from warpsim.native.runtime.scratch import Scratch
-from warpsim.numerics.arrays import Array, DType, distinct
+from warpsim.numerics.arrays import Array, distinct
 from warpsim.records import define
 
 _OUTCOMES = {
@@ -43,6 +43,8 @@ _OUTCOMES = {
 
 
 EMPTY = np.zeros(0, np.int32)
+STACK = 1 << 18
+"""Bytes of memory that registers share, at most: it is kept as long as one of them is."""
 TABLES = 3
 """Of threads that have accessed shared memory: an entry for each byte at most."""
 
@@ -61,7 +63,7 @@ class _Call:
     n_groups: int = 1
     words: memoryview = memoryview(b"")
     """What it reads, what it leaves, and its counts."""
-    results: list[Array | None] = attrs.field(factory=list)
+    results: list[tuple[list[int], Array]] = attrs.field(factory=list)
     exits: Array = EMPTY
     lanes: Array = EMPTY
     ranges: Array | None = None
@@ -146,8 +148,7 @@ class Runner:
             self._views.describe(machine, code, context)
         words = [0] * code.n_words
         describe(words, values, code.hows, selection.shape)
-        for number, _, varying, dtype in code.outs:
-            call.results.append(_left_behind(selection, words, code.outs_at + 6 * number, dtype) if varying else None)
+        call.results = _left_behind(selection, words, code)
         call.words, address = scratch.words(words)
         frame = code.frame_bytes
         scratch.give(
@@ -299,39 +300,56 @@ class Runner:
         return True
 
 
-def _left_behind(selection: Selection, words: list[int], at: int, dtype: DType) -> Array:
-    """Where a register is left whose lanes differ, described in ``words``: lanes of a warp side by side."""
-    size = dtype.itemsize
-    if len(selection.shape) == 1:
-        array = np.empty(selection.n, dtype)
-        words[at : at + 6] = address_of(array), 0, size, 0, 0, 2
-        return array
-    n1, n0, m1, m0 = selection.shape
-    array = np.empty((m1, m0, n1, n0), dtype)
-    threads = n1 * n0 * size
-    words[at : at + 6] = address_of(array), n0 * size, size, m0 * threads, threads, 1
-    return array.transpose(2, 3, 0, 1)
+def _left_behind(selection: Selection, words: list[int], code: CompiledRegion) -> list[tuple[list[int], Array]]:
+    """Where registers are left whose lanes differ, described in ``words``: lanes of a warp side by side, several registers of one type
+    in a stack. Each comes with their places in `CompiledRegion.outs`."""
+    found, shape, n = list[tuple[list[int], Array]](), selection.shape, selection.n
+    for dtype, places in code.stacks.items():
+        size = dtype.itemsize
+        most = max(STACK // (n * size), 1)
+        steps: tuple[int, ...]
+        inside: tuple[int, ...]
+        if len(shape) == 1:
+            steps, kind, inside = (0, size, 0, 0), 2, shape
+        else:
+            (n1, n0, m1, m0), kind = shape, 1
+            threads = n1 * n0 * size
+            steps, inside = (n0 * size, size, m0 * threads, threads), (m1, m0, n1, n0)
+        for first in range(0, len(places), most):
+            part = places[first : first + most]
+            stack = np.empty((len(part), *inside), dtype)
+            address = address_of(stack)
+            for place in part:
+                at = code.outs_at + 6 * code.outs[place][0]
+                words[at : at + 6] = address, *steps, kind
+                address += n * size
+            found.append((part, stack if kind == 2 else stack.transpose(0, 3, 4, 1, 2)))
+    return found
 
 
 def _commit_registers(call: _Call) -> None:
     """The registers that the region has left become the group's."""
-    env, dirty, region = call.group.env, call.group.dirty, call.code.region
-    value: Value
+    env, dirty, code = call.group.env, call.group.dirty, call.code
     common = -1 if call.found is None else call.found.common_exit
-    read = region.read[common] if common >= 0 else None
-    for (number, slot, _, dtype), array in zip(call.code.outs, call.results, strict=True):
-        if array is not None:
-            value = tracked(array) if array.ndim == 4 and (read is None or slot in read) else array
-        else:
-            raw = call.words[call.code.outs_at + 6 * number] & ((1 << 8 * dtype.itemsize) - 1)
+    read = code.region.read[common] if common >= 0 else None
+    for places, stack in call.results:
+        simpler = [False] * len(places) if stack.ndim != 5 else may_depend_less(stack)
+        for place, array, look in zip(places, stack, simpler, strict=True):
+            slot = code.outs[place][1]
+            env[slot] = tracked(array) if look and (read is None or slot in read) else array
+            dirty.add(slot)
+    for number, slot, varying, dtype in code.outs:
+        if not varying:
+            raw = call.words[code.outs_at + 6 * number] & ((1 << 8 * dtype.itemsize) - 1)
+            value: Value
             if dtype.kind in "iu":
                 value = Affine.constant(raw, dtype)
             elif dtype.kind == "b":
                 value = np.array([bool(raw & 1)])
             else:
                 value = np.array([raw], INTEGERS[dtype.itemsize]).view(dtype)
-        env[slot] = value
-        dirty.add(slot)
+            env[slot] = value
+            dirty.add(slot)
 
 
 def _ahead(call: _Call, block: int) -> bool:
