@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["cached_property", "changed", "define", "field", "frozen"]
+__all__ = ["SharedByCopies", "cached_property", "changed", "define", "field", "frozen"]
 
 
 class _Later:
@@ -103,6 +103,15 @@ def changed(record: T, **changes: object) -> T:
     for name, value in changes.items():
         object.__setattr__(made, name, value)
     return made
+
+
+class SharedByCopies:
+    """What copies share."""
+
+    __slots__ = ()
+
+    def __deepcopy__(self: T, memo: object) -> T:
+        return self
 
 
 class _Cached:

@@ -11,7 +11,7 @@ import numpy as np
 from warpsim.layout import tensor_map
 from warpsim.layout.tensor_map import PACK, PADDED_BOX, Fields, bounding_box, box_extent, step_of, stride_of
 from warpsim.numerics.arrays import Array, DType, distinct
-from warpsim.records import frozen
+from warpsim.records import SharedByCopies, frozen
 
 
 @frozen(eq=False)
@@ -85,7 +85,7 @@ def form_of(given: Fields, *, units: bool, stored: bool, mode: str = "", halo: i
     )  # fmt: skip
 
 
-class Boxes:
+class Boxes(SharedByCopies):
     """Boxes of one map, at coordinates ``[boxes]`` for each dimension, innermost first; ``offsets`` in the same form
     (im2col).
 
@@ -166,9 +166,6 @@ class Boxes:
     def fill(self) -> int:
         """The bits of an element outside the tensor."""
         return self._form.moved.fill
-
-    def __deepcopy__(self, memo: object) -> Boxes:
-        return self  # immutable
 
     def elements(self, which: Array) -> tuple[Array, Array]:
         """The byte offset in the tensor ``[boxes, count]`` (int64) of each element of some boxes, and a mask of those

@@ -38,7 +38,7 @@ from warpsim.program.load import no_collection, program_of
 from warpsim.program.mangling import source_name
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Uses, Variable
 from warpsim.program.uses import uses_of
-from warpsim.records import frozen
+from warpsim.records import SharedByCopies, frozen
 from warpsim.types import ScalarType, StateSpace
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ FUNCTION_CODE = 0x1000
 """Start of function addresses; `call` through a register finds its function by this number."""
 
 
-class BoundBlock:
+class BoundBlock(SharedByCopies):
     """Steps of a basic block and the closure that says where to go next."""
 
     def __init__(self, function: str, block: Block, instructions: tuple[Instruction, ...]) -> None:
@@ -152,11 +152,8 @@ class BoundBlock:
         self._steps = self._make()
         return self._steps
 
-    def __deepcopy__(self, memo: object) -> BoundBlock:
-        return self  # immutable
 
-
-class FunctionPlan:
+class FunctionPlan(SharedByCopies):
     """One function, bound."""
 
     def __init__(self, function: Function, kernel: KernelPlan) -> None:
@@ -201,9 +198,6 @@ class FunctionPlan:
         if found is None:
             found = self._loops[head] = loop_at(self.function, self.flow, head, lambda: self.clocks)
         return found
-
-    def __deepcopy__(self, memo: object) -> FunctionPlan:
-        return self  # immutable
 
     def _layout(self) -> None:
         """Lay out local variables and parameters in the function's stack frame."""
@@ -450,7 +444,7 @@ def _image_of(text: str, file: str, addresses: dict[str, int], bind: Callable[[F
     return Image(program_of(text, file), addresses, bind)
 
 
-class KernelPlan:
+class KernelPlan(SharedByCopies):
     """A kernel and all functions of its module, bound on first use."""
 
     def __init__(self, image: Image, name: str) -> None:
@@ -464,9 +458,6 @@ class KernelPlan:
         self.dynamic_offset = self.shared.dynamic
         self._functions: dict[str, FunctionPlan] = {}
         self.main = self.function(name)
-
-    def __deepcopy__(self, memo: object) -> KernelPlan:
-        return self  # immutable
 
     @property
     def functions(self) -> tuple[FunctionPlan, ...]:

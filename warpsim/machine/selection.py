@@ -16,6 +16,7 @@ import numpy as np
 from warpsim.machine.state.word_space import in_a_row
 from warpsim.machine.values import FLAT, Affine, Array, Place, Value, as_array, repeated, repeated_along, spread
 from warpsim.numerics.arrays import distinct
+from warpsim.records import SharedByCopies
 
 Axis = tuple[int, int, int]  # start, step, count
 Key = TypeVar("Key")
@@ -26,7 +27,7 @@ SMALL = 4096
 """Number of threads up to which a batch's `Shape` is cached."""
 
 
-class Shape:
+class Shape(SharedByCopies):
     """The axes of a batch, and what was derived from them: the next wave and the next launch split in the same ways."""
 
     def __init__(self, t1: int, t0: int, c1: int, c0: int) -> None:
@@ -40,9 +41,6 @@ class Shape:
         self._rects: dict[tuple[Axis, ...], Rect] = {}
         self.specials: dict[tuple[str, tuple[int, int, int]], Value] = {}
         """Special registers that say where a thread lies in its CTA, by the block's dimensions."""
-
-    def __deepcopy__(self, memo: object) -> Shape:
-        return self  # immutable
 
     def __reduce__(self) -> tuple[type[Shape], tuple[int, int, int, int]]:
         return Shape, self.extents
@@ -71,7 +69,7 @@ def shape_of(t1: int, t0: int, c1: int, c0: int) -> Shape:
     return _small_shape(t1, t0, c1, c0) if t1 * t0 * c1 * c0 <= SMALL else Shape(t1, t0, c1, c0)
 
 
-class Selection:
+class Selection(SharedByCopies):
     """Common part of `Rect` and `Lanes`: ``n`` threads, arrays of ``shape``."""
 
     batch_shape: Shape
@@ -80,9 +78,6 @@ class Selection:
     positions: Array
     all_ctas = False
     """Whether each of its threads is here in all CTAs of the batch, as a slice."""
-
-    def __deepcopy__(self, memo: object) -> Selection:
-        return self  # immutable
 
     @cached_property
     def threads(self) -> Array:

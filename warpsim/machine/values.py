@@ -17,6 +17,7 @@ import numpy as np
 from warpsim.numerics.arrays import Array as Array
 from warpsim.numerics.arrays import DType as DType
 from warpsim.numerics.arrays import spread as spread
+from warpsim.records import SharedByCopies
 
 FLAT = (0, 0, 0, 0)
 SINGLE = (1, 1, 1, 1)
@@ -45,7 +46,7 @@ def _wrap(value: int, bits: int, *, signed: bool) -> int:
 
 
 @final
-class Affine:
+class Affine(SharedByCopies):
     """``base + strides . index`` modulo 2**N, over axes of the given extents (``[T1, T0, C1, C0]``)."""
 
     __slots__ = ("_array", "_point", "_viewed", "base", "dtype", "extents", "strides")
@@ -58,9 +59,6 @@ class Affine:
         self._array: Array | None = None
         self._point: Array | None = None
         self._viewed: Affine | None = None
-
-    def __deepcopy__(self, memo: object) -> Affine:
-        return self  # immutable
 
     CACHES = frozenset({"_array", "_point", "_viewed"})
 

@@ -15,7 +15,7 @@ from warpsim.isa.graphs import EVERYBODY, POINTER, Given, graph_of
 from warpsim.isa.spec import Form, Op, OperandSpec
 from warpsim.isa.traits import Ending, Family, Stage, Traits
 from warpsim.ptx import ast
-from warpsim.records import cached_property, frozen
+from warpsim.records import SharedByCopies, cached_property, frozen
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 
@@ -183,7 +183,7 @@ def vector(elements: Iterable[Operand]) -> Operand:
 
 
 @frozen(slots=False)
-class Instruction:
+class Instruction(SharedByCopies):
     """One typed instruction.
 
     ``operands`` are in the order of ``form.operands`` (destinations first); a ``d|p`` pair counts as two. ``guard`` is
@@ -199,9 +199,6 @@ class Instruction:
     span: Span
     source: tuple[str, int] | None = None
     inlined_at: tuple[tuple[str, int], ...] = ()
-
-    def __deepcopy__(self, memo: object) -> Instruction:
-        return self  # immutable
 
     @cached_property
     def reads(self) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.program.program import Function, Instruction
-from warpsim.records import define, frozen
+from warpsim.records import SharedByCopies, define, frozen
 
 ROW = 16
 """Bytes of a row of an 8x8 matrix of 16-bit elements, which are read together."""
@@ -82,16 +82,13 @@ class Again:
 
 
 @frozen(eq=False)
-class Begun:
+class Begun(SharedByCopies):
     """The state in which a launch began, which nobody changes, and what runs from there have left: the same for the launch and for
     those that repeat a part of it with other values."""
 
     state: LaunchState
     harmless: list[set[Places]] = field(factory=list)
     left: dict[Flags, set[Places]] = field(factory=dict)
-
-    def __deepcopy__(self, memo: object) -> Begun:
-        return self
 
 
 BEGUN: Note[Begun] = Note("begun")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Generic, Protocol, TypeVar
 
+from warpsim.records import SharedByCopies
+
 T = TypeVar("T")
 
 
-class Note(str, Generic[T]):
+class Note(SharedByCopies, str, Generic[T]):
     """The key of a note, declared by its owner: ``DIVERGED: Note[Array] = Note("diverged")``. A string: notes are data."""
 
     __slots__ = ()
-
-    def __deepcopy__(self, memo: object) -> Note[T]:
-        return self
 
 
 class Notes(Protocol):

@@ -20,7 +20,7 @@ from warpsim.machine.state.word_space import WordSpace, in_a_row
 from warpsim.machine.values import Array
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
-from warpsim.records import define, frozen
+from warpsim.records import SharedByCopies, define, frozen
 from warpsim.types import ScalarType
 
 ALIGNMENT = 128
@@ -30,7 +30,7 @@ GRANULE = 16
 
 
 @frozen(eq=False)
-class Footprint:
+class Footprint(SharedByCopies):
     """Runs ``[start, start + nbytes)`` of bytes in the shared memory of a column: one per receiver, or several, whose
     ``receiver`` is then given. ``at`` is where all of them begin, ``run`` their columns as an index."""
 
@@ -54,9 +54,6 @@ class Footprint:
         object.__setattr__(self, "at", low if low == high else None)
         object.__setattr__(self, "run", in_a_row(self.columns))
 
-    def __deepcopy__(self, memo: object) -> Footprint:
-        return self  # immutable
-
     def of_runs(self, values: Array) -> Array:
         """What belongs to the receiver of each run."""
         return values if self.receiver is None else values[self.receiver]
@@ -72,7 +69,7 @@ class Footprint:
 
 
 @define(eq=False)
-class GlobalTarget:
+class GlobalTarget(SharedByCopies):
     """Global memory that copies write (or read), within ``[low, high)``: ``boxes`` of a tensor, or ``nbytes`` at each
     receiver's address, of them those in ``kept``.
     """
@@ -86,9 +83,6 @@ class GlobalTarget:
     _runs: tuple[Array, Array, int] | None = None
 
     CACHES: ClassVar[frozenset[str]] = frozenset({"_runs"})
-
-    def __deepcopy__(self, memo: object) -> GlobalTarget:
-        return self  # immutable
 
     @classmethod
     def of_boxes(cls, boxes: Boxes) -> GlobalTarget:
@@ -161,7 +155,7 @@ class Tile:
 
 
 @frozen(eq=False)
-class Receivers:
+class Receivers(SharedByCopies):
     """The receivers of copies to shared memory: lane, column, start there, and mbarrier of each."""
 
     lane: Array
@@ -174,9 +168,6 @@ class Receivers:
     _tiles: dict[int, Tile | None] = attrs.field(init=False, factory=dict)
 
     CACHES: ClassVar[frozenset[str]] = frozenset({"_footprints", "_signals", "_tiles"})
-
-    def __deepcopy__(self, memo: object) -> Receivers:
-        return self  # immutable
 
     def footprint(self, nbytes: int) -> Footprint:
         """What copies of so many bytes write."""
@@ -233,14 +224,11 @@ class RemoteStore:
 
 
 @frozen(eq=False)
-class BoxLoad:
+class BoxLoad(SharedByCopies):
     """Boxes of a tensor, copied to shared memory."""
 
     boxes: Boxes
     to: Receivers
-
-    def __deepcopy__(self, memo: object) -> BoxLoad:
-        return self  # immutable
 
 
 @frozen(eq=False)
@@ -254,7 +242,7 @@ class BoxStore:
 
 
 @frozen(eq=False)
-class RunLoad:
+class RunLoad(SharedByCopies):
     """Runs of bytes copied to shared memory (or combined with it) from global memory or from shared memory
     (``source``). ``ignored`` ``[2, lanes]``: bytes at either end that may be outside."""
 
@@ -265,9 +253,6 @@ class RunLoad:
     reduction: Choose | None
     type: ScalarType | None
     ignored: Array | None = None
-
-    def __deepcopy__(self, memo: object) -> RunLoad:
-        return self  # immutable
 
 
 @frozen(eq=False)
@@ -301,7 +286,7 @@ class TensorUse:
 # ---- mbarriers ----------------------------------------------------------------------------------
 
 
-class Objects:
+class Objects(SharedByCopies):
     """mbarriers, each at an ``address`` of the CTA of a column; ``keys`` has one number for each. ``at`` is where all of them lie,
     each in a CTA of its own (None if they do not), and ``run`` is then the slice of their columns."""
 
@@ -315,9 +300,6 @@ class Objects:
         self.keys = columns << 32 | address
         self.at: int | None = address.item(0) if alike else None
         self._every: tuple[Array, Array] | None = None
-
-    def __deepcopy__(self, memo: object) -> Objects:
-        return self  # immutable
 
     @property
     def every(self) -> tuple[Array, Array]:

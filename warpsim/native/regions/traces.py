@@ -22,10 +22,11 @@ from warpsim.native.regions.forms import U32, U64, Effect, Product, Reader, Trac
 from warpsim.native.regions.options import Stops
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction
+from warpsim.records import SharedByCopies
 from warpsim.types import TYPES
 
 
-class Traces:
+class Traces(SharedByCopies):
     """A function's traced instructions. ``sm``: the GPU whose tensor cores to model exactly, None for approximate ones.
     Instructions at ``stops`` without a condition stay interpreted."""
 
@@ -39,9 +40,6 @@ class Traces:
         self.plan, self.sm, self.maybe_undefined, self.stops = plan, sm, maybe_undefined, stops or {}
         self._traced: dict[Hashable, Traced | None] = {}
         self.reasons: dict[int, str] = {}
-
-    def __deepcopy__(self, memo: object) -> Traces:
-        return self
 
     def of(self, instruction: Instruction, known: dict[int, int] | None = None) -> Traced | None:
         """The graphs of an instruction, None if it stays interpreted. ``known``: registers with constant values."""
