@@ -76,7 +76,9 @@ from warpsim.observe.accuracy_values import (
     Pass,
     Passes,
     Pending,
+    Results,
     Rule,
+    Sources,
     elements,
     error_in,
     error_of,
@@ -297,7 +299,8 @@ class Accuracy(Watcher):
             if p.rule.rounds:
                 others = ~in_binade_of_one(np.abs(got), rounding.kind)
                 error, active = np.where(others, error, 0.0), others if active is None else others & active
-            made[slot, part] = self._note(group, instruction, values, errors, got, error, active, rounding.to, whole)
+            results = Results(group, instruction, values, errors, got, rounding.to)
+            made[slot, part] = self._note(results, error, active, whole)
         factors = [e for o, e in zip(p.rule.data, p.errors, strict=True) if o.register is not None]
         for output, kept in zip(instruction.outputs[1:], factors, strict=False):  # what a fused sum needs later
             made.update({(output.registers[0], part): error for part, error in kept.items()})
@@ -326,9 +329,8 @@ class Accuracy(Watcher):
             else:
                 least, most = (limit - got for limit in rounding.limits)
                 new = np.clip((value - got) + error, least, most)
-            made[slot, (rounding.to, k)] = self._note(
-                group, instruction, [value], [error], got, new, p.active, rounding.to, whole
-            )
+            results = Results(group, instruction, [value], [error], got, rounding.to)
+            made[slot, (rounding.to, k)] = self._note(results, new, p.active, whole)
         return made
 
     # ---- decisions ---------------------------------------------------------------------------
@@ -477,7 +479,8 @@ class Accuracy(Watcher):
             whole = product.sums + addend
             new = two_sum(product.sums, addend, whole) + product.rest + (whole - got)
             new = new if error is None else new + error
-        noted = self._note(group, instruction, [product.sums, addend], [None, error], got, new, p.active, kind, whole)
+        results = Results(group, instruction, [product.sums, addend], [None, error], got, kind)
+        noted = self._note(results, new, p.active, whole)
         if noted is None:
             return dict.fromkeys(product.places)
         return {place: _some(row) for place, row in zip(product.places, noted, strict=True)}
@@ -543,7 +546,8 @@ class Accuracy(Watcher):
                     bits = None if got is None else got.view(f"u{size}")
                     self._memory.write_lanes(group, access, region, kind, offset, bits, error)
                     if got is not None and error is not None and access.allocation is not None:
-                        self._note(group, p.instruction, [got], [error], got, error, access.active, kind, stored=True)
+                        results = Results(group, p.instruction, [got], [error], got, kind, stored=True)
+                        self._note(results, error, access.active)
 
     def _store_rows(self, machine: Machine, group: Group, access: MemoryAccess, p: Pending) -> None:
         table = self._of(group, p.instruction).table[len(self._accesses) - 1]
@@ -672,7 +676,7 @@ class Accuracy(Watcher):
             got = bits.view(DTYPES[kind])
             error = _finite(made.lost(made.high, made.rest, got))
             stored = made.access.allocation is not None
-            noted = self._note(group, instruction, [got], [None], got, error, None, kind, stored=stored)
+            noted = self._note(Results(group, instruction, [got], [None], got, kind, stored), error)
             self._memory.write(made.region, kind, made.place, made.columns, bits, noted)
         exchanged, self._exchanged = self._exchanged, []
         for access, region, kind, (place, columns, bits, error) in exchanged:
@@ -718,7 +722,7 @@ class Accuracy(Watcher):
             bits, instruction = bulk.there(), transfer.place or group.instruction
             got = bits.view(DTYPES[bulk.kind])
             error = _finite((bulk.high - got.astype(np.float64)) + bulk.rest)
-            noted = self._note(group, instruction, [got], [None], got, error, None, bulk.kind, stored=True)
+            noted = self._note(Results(group, instruction, [got], [None], got, bulk.kind, stored=True), error)
             self._memory.write(global_of(bulk.allocation), bulk.kind, bulk.place, FIRST, bits, noted)
         expected, self._expected = self._expected, []
         for each in expected:
@@ -726,7 +730,8 @@ class Accuracy(Watcher):
             error = self._less(each.whole, got)
             kept = None if each.kept is None else np.broadcast_to(each.kept, got.shape)
             instruction = transfer.place or group.instruction
-            noted = self._note(group, instruction, [each.whole], [None], got, error, kept, each.kind, each.whole)
+            results = Results(group, instruction, [each.whole], [None], got, each.kind)
+            noted = self._note(results, error, kept, each.whole)
             some = np.ones(got.shape, np.bool_) if kept is None else kept
             place, columns = (np.broadcast_to(a, got.shape)[some] for a in (place, columns))
             bits, lost = got.view(f"u{got.dtype.itemsize}")[some], None if noted is None else noted[some]
@@ -744,17 +749,8 @@ class Accuracy(Watcher):
                 error = np.where(plane[0][at] == got, plane[1][at], 0.0)
                 if error.any():
                     values = got.view(DTYPES[kind])
-                    self._note(
-                        group,
-                        transfer.place or group.instruction,
-                        [values],
-                        [error],
-                        values,
-                        error,
-                        None,
-                        kind,
-                        stored=True,
-                    )
+                    place_of = transfer.place or group.instruction
+                    self._note(Results(group, place_of, [values], [error], values, kind, stored=True), error)
 
     # ---- what is reported --------------------------------------------------------------------
 
@@ -773,56 +769,52 @@ class Accuracy(Watcher):
         return found
 
     def _note(
-        self,
-        group: Group,
-        instruction: Instruction,
-        values: Sequence[Array],
-        errors: Sequence[Array | None],
-        got: Array,
-        error: Array,
-        active: Array | None,
-        kind: str,
-        whole: Array | None = None,
-        *,
-        stored: bool = False,
+        self, results: Results, error: Array, active: Array | None = None, whole: Array | None = None
     ) -> Array | None:
         """Count the errors of results, look at the largest, and give the errors; None if there are none. ``whole`` are their
         shadows, from which what is not finite begins anew."""
+        group, instruction, values, _, got, kind, stored = results
         known = self._known.get(id(instruction)) or self._of(group, instruction)
         birth = known.births[stored] or self._birth(group, instruction, kind, stored=stored)
         if known.adds and not stored and len(values) > 1:
             birth.kinds["absorption"] += _absorbed(values, got, active, subtracts=instruction.form.root == DIFFERENCE)
         shape = got.shape if got.shape == error.shape else np.broadcast_shapes(got.shape, error.shape)
-        found = self._passed(got, error, active, kind, shape, whole) or self._measured(
-            got, error, active, kind, shape, whole
-        )
-        return self._counted(birth, instruction, values, errors, got, found, kind, stored=stored)
+        found = self._passed(results, error, active, shape, whole)
+        return self._counted(birth, results, found or self._measured(results, error, active, shape, whole))
 
     def _passed(
-        self, got: Array, error: Array, active: Array | None, kind: str, shape: tuple[int, ...], whole: Array | None
+        self, results: Results, error: Array, active: Array | None, shape: tuple[int, ...], whole: Array | None
     ) -> Sizes | None:
         """How large errors are, in one pass; None where there is none, or where shadows have to be mended."""
-        compiled = self._passes and self._passes.of("error", kind, math.prod(shape))
+        compiled = self._passes and self._passes.of("error", results.kind, math.prod(shape))
         if not compiled:
             return None
         given = shape
         if active is not None and active.shape != shape:
             shape = np.broadcast_shapes(shape, active.shape)
+        found, _, bits = self._run(compiled, results.got, [(None, error)], active, shape)
+        if bits > 1 and whole is not None:
+            return None
+        return found if bits else Sizes(None, given, 0.0, 0.0, 0)
+
+    def _run(
+        self, compiled: Pass, got: Array, sources: Sources, active: Array | None, shape: tuple[int, ...]
+    ) -> tuple[Sizes, int, int]:
+        """The errors of results, how many sums were absorbed, and what a pass says: whether there are errors (1), and values that are
+        not finite (2)."""
         out = self._wholes.arrays.take(shape)
         out = np.empty(shape) if out is None else out
-        total, largest, top, first, _, bits = compiled(got, [(None, error)], active, out, shape)
+        total, largest, top, first, absorbed, bits = compiled(got, sources, active, out, shape)
         if bits > 1:
             self._wholes.endless = True
-            if whole is not None:
-                return None
-        if not bits:
-            return Sizes(None, given, 0.0, 0.0, 0)
-        return Sizes(out, shape, total, *((math.inf, first) if first >= 0 else (largest, top)))
+        worst = (math.inf, first) if first >= 0 else (largest, top)
+        return Sizes(out if bits else None, shape, total, *worst), absorbed, bits
 
     def _measured(
-        self, got: Array, error: Array, active: Array | None, kind: str, shape: tuple[int, ...], whole: Array | None
+        self, results: Results, error: Array, active: Array | None, shape: tuple[int, ...], whole: Array | None
     ) -> Sizes:
         """How large errors are, by NumPy."""
+        got, kind = results.got, results.kind
         if not error.item(0) and not error.any():
             return Sizes(None, shape, 0.0, 0.0, 0)
         relative = _relative(got, error, kind, active)
@@ -840,78 +832,32 @@ class Accuracy(Watcher):
         total = float(np.add.reduce(relative, axis=None, dtype=F64)) if largest else 0.0
         return Sizes(error, relative.shape, total, largest, top)
 
-    def _counted(
-        self,
-        birth: Birth,
-        instruction: Instruction,
-        values: Sequence[Array],
-        errors: Sequence[Array | None],
-        got: Array,
-        found: Sizes,
-        kind: str,
-        *,
-        stored: bool,
-    ) -> Array | None:
+    def _counted(self, birth: Birth, results: Results, found: Sizes) -> Array | None:
         """Count errors of such sizes, and give them; None if there are none."""
-        largest, error = found.largest, found.error
         birth.lanes += math.prod(found.shape)
-        if not stored:
-            self.found.step(largest)
-        if not largest or error is None:
+        if not results.stored:
+            self.found.step(found.largest)
+        if not found.largest or found.error is None:
             return None
         birth.total += found.total
-        if largest > birth.largest:
-            birth.type = kind
-            self._example(birth, instruction, values, errors, got, error, found.shape, found.top)
-        return error
+        if found.largest > birth.largest:
+            birth.type = results.kind
+            _example(birth, results, found.error, found)
+        return found.error
 
-    def _operated(
-        self,
-        group: Group,
-        instruction: Instruction,
-        values: list[Array],
-        errors: list[Array | None],
-        got: Array,
-        kind: str,
-        compiled: Pass,
-    ) -> Array | None:
+    def _operated(self, results: Results, compiled: Pass) -> Array | None:
         """Compute the shadows of results, count their errors, and give them; None if there are none."""
+        group, instruction, values, errors, got, kind, _ = results
         known = self._known.get(id(instruction)) or self._of(group, instruction)
         birth = known.births[False] or self._birth(group, instruction, kind)
         shape = got.shape
         for array in errors:
             if array is not None and array.shape != shape:
                 shape = np.broadcast_shapes(shape, array.shape)
-        out = self._wholes.arrays.take(shape)
-        out = np.empty(shape) if out is None else out
-        sources = list(zip(values, errors, strict=True))
-        total, largest, top, first, absorbed, bits = compiled(got, sources, None, out, shape)
-        if bits > 1:
-            self._wholes.endless = True
+        found, absorbed, _ = self._run(compiled, got, list(zip(values, errors, strict=True)), None, shape)
         if known.adds:
             birth.kinds["absorption"] += absorbed
-        found = Sizes(out if bits else None, shape, total, *((math.inf, first) if first >= 0 else (largest, top)))
-        return self._counted(birth, instruction, values, errors, got, found, kind, stored=False)
-
-    def _example(
-        self,
-        birth: Birth,
-        instruction: Instruction,
-        values: Sequence[Array],
-        errors: Sequence[Array | None],
-        got: Array,
-        error: Array,
-        shape: tuple[int, ...],
-        top: int,
-    ) -> None:
-        def one(array: Array) -> float:
-            full = array if array.shape == shape else np.broadcast_to(array, shape)
-            return float(full.item(top) if array.size > 1 else array.item(0))
-
-        value, wrong = one(got), one(error)
-        largest = abs(wrong) / max(abs(value), LEAST_NORMAL[birth.type]) if math.isfinite(value) else math.inf
-        lost = [0.0 if e is None else one(e) for e in errors]
-        birth.record(largest, value, wrong, [one(v) for v in values], lost, instruction.form.root)
+        return self._counted(birth, results, found)
 
     def launch_ended(self, launch: LaunchState) -> None:
         """Note where error is born, if the launch checks for it."""
@@ -933,6 +879,19 @@ class Accuracy(Watcher):
 SIZES = {F32: "sizes of f32", F64: "sizes of f64"}
 RULE = "accuracy"
 """In the set of checks: make a note at each instruction at which something happened to the shadows."""
+
+
+def _example(birth: Birth, results: Results, error: Array, found: Sizes) -> None:
+    """Note the largest error, and what it is computed from."""
+
+    def one(array: Array) -> float:
+        full = array if array.shape == found.shape else np.broadcast_to(array, found.shape)
+        return float(full.item(found.top) if array.size > 1 else array.item(0))
+
+    value, wrong = one(results.got), one(error)
+    largest = abs(wrong) / max(abs(value), LEAST_NORMAL[birth.type]) if math.isfinite(value) else math.inf
+    lost = [0.0 if e is None else one(e) for e in results.errors]
+    birth.record(largest, value, wrong, [one(v) for v in results.values], lost, results.instruction.form.root)
 
 
 def _relative(got: Array, error: Array, kind: str, active: Array | None) -> Array:

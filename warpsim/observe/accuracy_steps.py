@@ -26,6 +26,7 @@ from warpsim.observe.accuracy_values import (
     Pass,
     Passes,
     Recycled,
+    Results,
     Rule,
     elements,
     part_of,
@@ -38,11 +39,9 @@ MOVES = frozenset(("move", "select", "choose", "shuffle", "transpose", "decide",
 Decided = Callable[[Group, Instruction, Array], None]
 """Counts the threads that the shadow decides otherwise."""
 NO_FILE: dict[int, Array] = {}
-Note = Callable[
-    [Group, Instruction, "list[Array]", "list[Array | None]", Array, Array, None, str, Array], "Array | None"
-]
+Note = Callable[[Results, Array, None, Array], "Array | None"]
 """Counts the errors of results, and gives them; None if there are none."""
-Operated = Callable[[Group, Instruction, "list[Array]", "list[Array | None]", Array, str, Pass], "Array | None"]
+Operated = Callable[[Results, Pass], "Array | None"]
 """Computes them before that."""
 
 
@@ -118,11 +117,11 @@ def plain_step(
             got = part_of(got, part)
         compiled, shadow = passes and passes.of(root, rounded, got.size), None
         if compiled:
-            noted = operated(group, instruction, values, errors, got, rounded, compiled)
+            noted = operated(Results(group, instruction, values, errors, got, rounded), compiled)
         else:
             sources = [_shadow(wholes, kept, *one) for one in zip(slots, held, values, errors, strict=True)]
             shadow, error = _exact(exactly, sources, got, wholes)
-            noted = note(group, instruction, values, errors, got, error, None, rounded, shadow)
+            noted = note(Results(group, instruction, values, errors, got, rounded), error, None, shadow)
         if len(shadows) > 1 and not others.isdisjoint(shadows):
             without_errors(group, (slot,))
         if noted is None:
@@ -198,27 +197,7 @@ def other_step(rule: Rule | None, instruction: Instruction, step: Step, usual: S
     def moved(machine: Machine, group: Group) -> object:
         return usual(machine, group) if group.has_shadows else step(machine, group)
 
-    return exact if rule is None else _copied(rule, instruction, step) or moved
-
-
-def _copied(rule: Rule, instruction: Instruction, step: Step) -> Step | None:
-    """The step of a move of a whole register to another; None for anything else."""
-    outputs = elements(instruction.outputs)
-    if rule.rounding.does != "move" or len(rule.data) != 1 or len(outputs) != 1 or outputs[0].register is None:
-        return None
-    register = rule.data[0].register
-    if register is None:
-        return None
-    source, target = register.index, outputs[0].registers[0]
-
-    def copied(machine: Machine, group: Group) -> object:
-        if group.has_shadows:
-            group.read(source)
-            for name in [name for name in group.shadows if name in PARTS]:
-                group.set_shadow(name, target, group.shadow(name, source))
-        return step(machine, group)
-
-    return copied
+    return exact if rule is None else moved
 
 
 def without_errors(group: Group, registers: Iterable[int]) -> None:

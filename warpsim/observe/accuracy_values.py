@@ -9,7 +9,7 @@ import functools
 import math
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -86,13 +86,17 @@ class Recycled:
         return kept[free][:size].reshape(shape)
 
 
+Sources = Sequence[tuple["Array | None", "Array | None"]]
+"""Values with their errors."""
+
+
 class Pass(Protocol):
     """One pass over the lanes of an operation, in place of several by NumPy."""
 
     def __call__(
         self,
         got: Array,
-        sources: Sequence[tuple[Array | None, Array | None]],
+        sources: Sources,
         active: Array | None,
         out: Array,
         shape: tuple[int, ...],
@@ -149,6 +153,18 @@ class Pending:
     active: Array | None
     address: object = None
     """The address in tensor memory, if it moves cells."""
+
+
+class Results(NamedTuple):
+    """Results of a type (``kind``) that an instruction has computed of values with these errors, or ``stored`` in memory."""
+
+    group: Group
+    instruction: Instruction
+    values: Sequence[Array]
+    errors: Sequence[Array | None]
+    got: Array
+    kind: str
+    stored: bool = False
 
 
 NOTHING: Errors = {}
