@@ -3,7 +3,7 @@ which are reported where a bulk copy stores them to global memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from warpsim.checks.difference import Held, in_order, keep, note, report
 from warpsim.checks.undefined_registers import CONTENTS, REGISTER, RULE, UNFINISHED, Use, early_use, lanes_of, origins
 from warpsim.checks.written import ALL, WrittenBits
+from warpsim.isa.ports import Atomic
 from warpsim.layout.tensor_memory import Tile
 from warpsim.machine.asynchrony.transfers import copy_threads, late, store_remote
 from warpsim.machine.hooks import Hooks
@@ -86,28 +87,16 @@ class UndefinedMemory:
             if shadow is not None:
                 shadow.reopen()
 
-    def atomic(
-        self,
-        space: str,
-        address: Address,
-        type: ScalarType,
-        update: Callable[..., Array],
-        operands: tuple[Array, ...],
-        *,
-        returns: bool,
-        kind: str = "",
-        **_: object,
-    ) -> Array | None:
+    def atomic(self, space: str, address: Address, type: ScalarType, atomic: Atomic, *, returns: bool) -> Array | None:
         """The undefined bits of the old value. With ``combines``, memory becomes undefined as the operands are that lanes
         exchange it for, and wholly undefined where they combine it with undefined ones; else it stays as it is."""
         if not self.combines:
             return self.load(space, address, type)[0] if returns else None
         word = bits_type(type.bits)
-        written = tuple([_inverted(as_array(v)).view(word.dtype) for v in operands])
+        written = tuple([_inverted(as_array(v)).view(word.dtype) for v in atomic.operands])
+        bits = Atomic(_exchanged if atomic.kind == "exch" else _combined, written)
         with muted(self.machine):
-            old = self.port.atomic(
-                space, address, word, _exchanged if kind == "exch" else _combined, written, returns=returns
-            )
+            old = self.port.atomic(space, address, word, bits, returns=returns)
         self._reopen()
         return None if old is None else _inverted(old)
 
@@ -206,20 +195,10 @@ class _ShadowMemory(Memory):
                     target[here] = bits.data[at[:, None] + np.arange(dtype.itemsize)]
         return tuple([target.view(dtype)[..., 0] for target in out])
 
-    def atomic(
-        self,
-        space: str,
-        address: Address,
-        type: ScalarType,
-        update: Callable[..., Array],
-        operands: tuple[Array, ...],
-        *,
-        returns: bool,
-        **_: object,
-    ) -> Array | None:
+    def atomic(self, space: str, address: Address, type: ScalarType, atomic: Atomic, *, returns: bool) -> Array | None:
         """Update the written bits; those of global memory are only read."""
         if space_of(space, address) != "global":
-            return super().atomic(space, address, type, update, operands, returns=returns)
+            return super().atomic(space, address, type, atomic, returns=returns)
         return self.load_global(address, type.dtype, 1)[0] if returns else None
 
     def store_global(self, address: Address, values: tuple[Array, ...]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort
+from warpsim.isa.ports import Address, Atomic, Elements, Lanes, MemoryPort
 from warpsim.isa.spec import Gate, Op, instruction, oversized
 from warpsim.isa.traits import Access, Traits
 from warpsim.numerics import floating
@@ -54,12 +54,12 @@ def atomic(
     type, halves = op.type, op.type.name.removesuffix("x2") in ("f16", "bf16")
     update, kind = (half_update(op), "") if halves else (update_of(op), op.op)
     if not isinstance(b, tuple):
-        return memory.atomic(space, a, type, update, (b,), returns=returns, kind=kind, shared=shared_update(op))
+        return memory.atomic(space, a, type, Atomic(update, (b,), kind, shared_update(op)), returns=returns)
     memory = memory.multiples(a, len(b) * type.bytes)
     places = [memory.advance(a, k * type.bytes) for k in range(len(b))]
     return tuple(
         [
-            memory.atomic(space, at, type, update, (x,), returns=returns, kind=kind)
+            memory.atomic(space, at, type, Atomic(update, (x,), kind), returns=returns)
             for at, x in zip(places, b, strict=True)
         ]
     )
@@ -221,7 +221,7 @@ def atom_exch(
     op: Op, a: Address, b: Lanes, cache_policy: Lanes | None = None, *, memory: MemoryPort
 ) -> Elements | None:
     """d = the value at a; the value at a = b."""
-    return memory.atomic(op.space or "", a, op.type, UPDATES["exch"], (b,), returns=True, kind="exch")
+    return memory.atomic(op.space or "", a, op.type, Atomic(UPDATES["exch"], (b,), "exch"), returns=True)
 
 
 @_atom(f"atom{{.sem}}{{.scope}}{{.space}}.cas.type d, [a], b, c;  .type = {{ .b16, .b32, .b64, .b128 }}; {_ATOM_SEM}")
@@ -229,7 +229,7 @@ def atom_cas(
     op: Op, a: Address, b: Lanes, c: Lanes, *, memory: MemoryPort
 ) -> Elements | tuple[Lanes | None, ...] | None:
     """d = the value at a; where that is b, the value at a = c."""
-    return memory.atomic(op.space or "", a, op.type, cas, (b, c), returns=True, kind="cas")
+    return memory.atomic(op.space or "", a, op.type, Atomic(cas, (b, c), "cas"), returns=True)
 
 
 # ---- updates: the new value of an element, from the old value and the operands ------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -14,6 +14,7 @@ from warpsim.graph.nodes import LANES, Graph, Input, MemoryAccess, Node, Place, 
 from warpsim.graph.trace import Lane, node_of, trace
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.matching import Candidate, TypedOperand
+from warpsim.isa.ports import Atomic
 from warpsim.isa.spec import Form, Op, Scope
 from warpsim.numerics.arrays import DType
 from warpsim.types import ScalarType, bits_type
@@ -123,22 +124,10 @@ class _Memory:
         given = tuple([node_of(v, type.dtype) for v in values])
         self.accesses.append(MemoryAccess("store", space, address, type, len(values), given))
 
-    def atomic(
-        self,
-        space: str,
-        address: Place,
-        type: ScalarType,
-        update: Callable[..., ArrayLike],
-        operands: tuple[ArrayLike, ...],
-        *,
-        returns: bool,
-        kind: str = "",
-        shared: Callable[..., ArrayLike] | None = None,
-    ) -> Lane | None:
+    def atomic(self, space: str, address: Place, type: ScalarType, atomic: Atomic, *, returns: bool) -> Lane | None:
         """Note an atomic; what it leaves in memory is a graph over what it finds there."""
-        if shared is not None and space.startswith("shared"):
-            update = shared
-        given = [node_of(v, type.dtype) for v in operands]
+        update = atomic.shared if atomic.shared is not None and space.startswith("shared") else atomic.update
+        given = [node_of(v, type.dtype) for v in atomic.operands]
         places = [Lane(Node("input", (), dtype, k)) for k, dtype in enumerate((type.dtype, *(g.dtype for g in given)))]
         new = node_of(update(*places), type.dtype)
         new = bits(new, type.dtype) if new.dtype.itemsize == type.dtype.itemsize else cast(new, type.dtype)

@@ -45,6 +45,21 @@ class Choose(Protocol):
         does not exist."""
 
 
+@frozen(eq=False)
+class Atomic:
+    """What lanes do to the elements that they address: ``new = update(old, *operands)`` on arrays of lanes with distinct addresses.
+
+    ``kind`` names an update for which the machine may have a faster way: ``add``, ``min``, ``and`` ... ``shared`` is the update
+    in shared memory, if it differs; ``safe_sum(old)`` says how large a sum of operands may be that does the same at once as its
+    parts one after the other."""
+
+    update: Callable[..., Lanes]
+    operands: tuple[Lanes, ...]
+    kind: str = ""
+    shared: Callable[..., Lanes] | None = None
+    safe_sum: Callable[[Lanes], Lanes] | None = None
+
+
 class MemoryPort(Protocol):
     """Memory as seen by the lanes of one step. In element-wise instructions, ``address`` is only passed on.
 
@@ -58,24 +73,8 @@ class MemoryPort(Protocol):
     def store(self, space: str, address: Address, type: ScalarType, values: tuple[Lanes, ...]) -> None:
         """Store consecutive elements at each lane's address, in the order CTA, warp, lane."""
 
-    def atomic(
-        self,
-        space: str,
-        address: Address,
-        type: ScalarType,
-        update: Callable[..., Lanes],
-        operands: tuple[Lanes, ...],
-        *,
-        returns: bool,
-        kind: str = "",
-        shared: Callable[..., Lanes] | None = None,
-    ) -> Lanes | None:
-        """Do one atomic after another, in the order CTA, warp, lane: ``new = update(old, *operands)`` on arrays of
-        lanes with distinct addresses.
-
-        Returns each lane's old value if ``returns``. ``kind`` names an update for which the machine may have a faster
-        way: ``add``, ``min``, ``and`` ... ``shared`` is the update in shared memory, if it differs.
-        """
+    def atomic(self, space: str, address: Address, type: ScalarType, atomic: Atomic, *, returns: bool) -> Lanes | None:
+        """Do one atomic after another, in the order CTA, warp, lane; each lane's old value if ``returns``."""
 
     def among(self, active: Lanes) -> MemoryPort:
         """The port restricted to some of its lanes."""
@@ -172,16 +171,7 @@ class TexturePort(Protocol):
     def store_elements(self, geometry: str, surface: Address, values: tuple[Lanes, ...], outside: str) -> None:
         """Store 32-bit channels as elements of the surface's format."""
 
-    def reduce(
-        self,
-        geometry: str,
-        surface: Address,
-        type: str,
-        update: Callable[..., Lanes],
-        operand: Lanes,
-        kind: str,
-        outside: str,
-    ) -> None:
+    def reduce(self, geometry: str, surface: Address, type: str, atomic: Atomic, outside: str) -> None:
         """Combine values with what lies there, one lane after another."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from warpsim.isa.atomics import illegal_type, update_of
-from warpsim.isa.ports import Address, Lanes, TexturePort
+from warpsim.isa.ports import Address, Atomic, Lanes, TexturePort
 from warpsim.isa.spec import Function, Op, instruction, oversized, vector_size
 from warpsim.layout.textures import FORMATS, Fields
 from warpsim.types import ScalarType
@@ -298,4 +298,4 @@ def _illegal_reduction(op: Op) -> str | None:
 )
 def sured(op: Op, a: Address, c: Lanes, *, textures: TexturePort) -> None:
     """What lies at a byte offset and a row of the surface is combined with c."""
-    textures.reduce(op.geom, a, op.type.name, update_of(op), c, op.op, op.clamp)
+    textures.reduce(op.geom, a, op.type.name, Atomic(update_of(op), (c,), op.op), op.clamp)

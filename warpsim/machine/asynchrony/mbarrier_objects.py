@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from warpsim.isa.ports import Atomic
 from warpsim.isa.traits import Mbarrier
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony import transfers
@@ -101,7 +102,7 @@ class MbarrierObjects:
         notify = hooks.mbarrier_arrived
         if alike is None or selection.shape[0] * selection.shape[1] > 1:
             wanted = returns or notify is not None
-            old = self.memory.atomic(space, address, B64, changed, operands, returns=wanted, safe_sum=safe_sum)
+            old = self.memory.atomic(space, address, B64, Atomic(changed, operands, safe_sum=safe_sum), returns=wanted)
         else:
             old = self._one_each(alike, changed, operands)
         if notify is not None and old is not None:

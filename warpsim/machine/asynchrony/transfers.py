@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from warpsim.isa.atomics import UPDATES
-from warpsim.isa.ports import MemoryPort
+from warpsim.isa.ports import Atomic, MemoryPort
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, combine
 from warpsim.machine.asynchrony.tensor_reach import TensorReach
@@ -176,7 +176,7 @@ def store_remote(
     if operation is None:
         memory.store("shared::cluster", dst, type, values)
     else:
-        memory.atomic("shared::cluster", dst, type, UPDATES[operation], values, returns=False, kind=operation)
+        memory.atomic("shared::cluster", dst, type, Atomic(UPDATES[operation], values, operation), returns=False)
 
 
 CP_ASYNC, BULK = "cp.async", "bulk"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from warpsim.isa.ports import Atomic
 from warpsim.machine.memory import global_access, word_access
 from warpsim.machine.memory.addresses import Address, Extent, lifted, space_of
 from warpsim.machine.memory.atomics import apply_atomic
@@ -59,24 +60,8 @@ class Memory(Port):
         else:
             word_access.store(self, kind, address, values)
 
-    def atomic(
-        self,
-        space: str,
-        address: Address,
-        type: ScalarType,
-        update: Callable[..., Array],
-        operands: tuple[Array, ...],
-        *,
-        returns: bool,
-        kind: str = "",
-        shared: Callable[..., Array] | None = None,
-        safe_sum: Callable[[Array], Array] | None = None,
-    ) -> Array | None:
-        """Do one read-modify-write per lane, in the order CTA, warp, lane; returns no old values if they are never
-        read.
-
-        ``shared`` is the update in shared memory, if it differs; ``safe_sum`` as for `apply_atomic`.
-        """
+    def atomic(self, space: str, address: Address, type: ScalarType, atomic: Atomic, *, returns: bool) -> Array | None:
+        """Do one read-modify-write per lane, in the order CTA, warp, lane; returns no old values if they are never read."""
         returns = returns and not (self.unused and not self.machine.launch.settings.keeps)
         name = space_of(space)
         if name == "":
@@ -88,16 +73,14 @@ class Memory(Port):
                     message = f"an atomic at address 0x{first:x} of local memory"
                     advice = "atomics take addresses in global and shared memory (atom, red)"
                     self.machine.fault("out-of-bounds", message, port.group, port.active, advice=advice)
-                old = port.atomic(
-                    k, a, type, update, operands, returns=returns, kind=kind, shared=shared, safe_sum=safe_sum
-                )
+                old = port.atomic(k, a, type, atomic, returns=returns)
                 return () if old is None else (old,)
 
             got = self._by_space(address, access, type if returns else None, 1)
             return got[0] if got else None
-        if shared is not None and name.startswith("shared"):
-            update = shared
-        return apply_atomic(self, name, address, type.dtype, update, operands, kind, safe_sum, returns=returns)
+        if atomic.shared is not None and name.startswith("shared"):
+            atomic = Atomic(atomic.shared, atomic.operands, atomic.kind)
+        return apply_atomic(self, name, address, type.dtype, atomic, returns=returns)
 
     def load_global(self, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
         """Load from global memory."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from warpsim.isa.ports import Atomic
 from warpsim.machine.hooks import ATOMIC, WRITE, MemoryAccess
 from warpsim.machine.memory import global_access, word_access
 from warpsim.machine.memory.addresses import Address, bits_of
@@ -29,22 +30,6 @@ DIRECT: dict[str, np.ufunc] = {
 }
 """Updates of integers that NumPy makes itself, and whose order does not matter."""
 Update = Callable[..., Array]
-
-
-@frozen(eq=False)
-class Atomic:
-    """What lanes do to the cells that they address: ``new = function(old, *operands)``.
-
-    ``name`` is the operation in PTX's words ("" for others); ``safe_sum(old)`` says how large a sum of operands may be that
-    does the same at once as its parts one after the other."""
-
-    function: Update
-    name: str
-    safe_sum: Callable[[Array], Array] | None = None
-
-    def new(self, old: Array, operands: list[Array]) -> Array:
-        """What the cells hold afterwards, in their type."""
-        return _like(old, self.function(old, *operands))
 
 
 @frozen(eq=False)
@@ -90,15 +75,15 @@ def update(cells: Cells, atomic: Atomic, operands: list[Array], out: Array | Non
     """Let ``lanes`` update their cells; what they find goes to ``out`` where asked for. True where any of them changes its cell,
     even if the next one undoes that."""
     integer = cells.flat is not None and cells.flat.dtype.kind in "iu"
-    if out is None and integer and atomic.name in DIRECT:
+    if out is None and integer and atomic.kind in DIRECT:
         assert cells.flat is not None
-        return direct(cells.flat, cells.keys, atomic.name, operands[0].view(cells.flat.dtype))
+        return direct(cells.flat, cells.keys, atomic.kind, operands[0].view(cells.flat.dtype))
     keys = cells.keys
     if (keys[1:] > keys[:-1]).all():
         return _once(cells, atomic, operands, out, lanes)
     runs = Runs(keys)
     if len(runs.starts) < len(cells.keys):
-        if integer and atomic.name == "add":
+        if integer and atomic.kind == "add":
             return _add(cells, runs, operands[0], out, lanes)
         if atomic.safe_sum is not None and _add_safely(cells, runs, atomic, operands[0], out, lanes):
             return True
@@ -109,7 +94,7 @@ def _once(cells: Cells, atomic: Atomic, operands: list[Array], out: Array | None
     """Each lane has a cell of its own."""
     every = np.arange(len(cells.keys))
     old = cells.get(every)
-    new = atomic.new(old, operands)
+    new = _new(atomic, old, operands)
     cells.put(every, new)
     if out is not None:
         out[lanes] = old
@@ -148,8 +133,8 @@ def _add_safely(cells: Cells, runs: Runs, atomic: Atomic, operand: Array, out: A
         return False
     if out is not None:
         found = np.repeat(first, runs.counts)
-        out[lanes[runs.order]] = _like(first, atomic.function(found, runs.before(values, np.cumsum(values))))
-    cells.put(runs.firsts, atomic.new(first, [totals]))
+        out[lanes[runs.order]] = _like(first, atomic.update(found, runs.before(values, np.cumsum(values))))
+    cells.put(runs.firsts, _new(atomic, first, [totals]))
     return True
 
 
@@ -158,13 +143,13 @@ def _in_turns(cells: Cells, runs: Runs, atomic: Atomic, operands: list[Array], o
     changed = False
     order, starts, counts = runs.order, runs.starts, runs.counts
     crowded = counts > 1
-    few = bool(atomic.name) and CROWD * np.count_nonzero(crowded) < counts.max()
+    few = bool(atomic.kind) and CROWD * np.count_nonzero(crowded) < counts.max()
     for turn in range(1 if few else int(counts.max())):
         chosen = order[starts[(counts > turn) & ~(few & crowded)] + turn]
         if not len(chosen):
             continue
         old = cells.get(chosen)
-        new = atomic.new(old, [v[chosen] for v in operands])
+        new = _new(atomic, old, [v[chosen] for v in operands])
         cells.put(chosen, new)
         if out is not None:
             out[lanes[chosen]] = old
@@ -186,6 +171,11 @@ def _like(old: Array, new: Array) -> Array:
     return new.view(old.dtype) if new.dtype.itemsize == old.dtype.itemsize else new.astype(old.dtype)
 
 
+def _new(atomic: Atomic, old: Array, operands: list[Array]) -> Array:
+    """What cells hold afterwards, in their type."""
+    return _like(old, atomic.update(old, *operands))
+
+
 def _one_cell(first: Array, operands: list[Array], atomic: Atomic) -> tuple[Array, Array]:
     """The values that many lanes find in one cell that holds ``first`` (one element), and the value that they leave.
 
@@ -193,10 +183,10 @@ def _one_cell(first: Array, operands: list[Array], atomic: Atomic) -> tuple[Arra
     spinning on a lock.
     """
     n = len(operands[0])
-    if atomic.name == "exch":
+    if atomic.kind == "exch":
         values = _like(first, operands[0])
         return np.concatenate([first, values[:-1]]), values[-1:]
-    if atomic.name == "add" and first.dtype.kind == "f":
+    if atomic.kind == "add" and first.dtype.kind == "f":
         sums = np.add.accumulate(np.concatenate([first, operands[0]]))
         if _plain(sums) and _plain(operands[0]):
             return sums[:-1], sums[-1:]
@@ -205,7 +195,7 @@ def _one_cell(first: Array, operands: list[Array], atomic: Atomic) -> tuple[Arra
     while at < n:
         window = slice(at, at + width)
         seen = np.repeat(value, min(width, n - at))
-        new = atomic.new(seen, [v[window] for v in operands])
+        new = _new(atomic, seen, [v[window] for v in operands])
         changed = np.flatnonzero(bits_of(new) != bits_of(seen))
         if len(changed):
             done, width = int(changed[0]) + 1, max(width // 2, 1)
@@ -224,21 +214,12 @@ def _plain(values: Array) -> bool:
 
 
 def apply_atomic(
-    port: Port,
-    kind: str,
-    address: Address,
-    dtype: DType,
-    function: Callable[..., Array],
-    operands: tuple[Array, ...],
-    name: str,
-    safe_sum: Callable[[Array], Array] | None = None,
-    *,
-    returns: bool,
+    port: Port, kind: str, address: Address, dtype: DType, atomic: Atomic, *, returns: bool
 ) -> Array | None:
-    """``new = function(old, *operands)`` for every lane; the old values where asked for. See `Atomic`."""
-    commutes = not returns and name in DIRECT and dtype.kind in "iu"
+    """Do an atomic for every lane; the old values where asked for."""
+    commutes = not returns and atomic.kind in DIRECT and dtype.kind in "iu"
     out = np.zeros(port.group.selection.n, dtype) if returns else None
-    access = _Access(port, address, dtype, Atomic(function, name, safe_sum), operands, out, ordered=not commutes)
+    access = _Access(port, address, dtype, atomic, out, ordered=not commutes)
     if kind == "global":
         access.in_global()
     else:
@@ -261,14 +242,13 @@ class _Access:
     address: Address
     dtype: DType
     atomic: Atomic
-    operands: tuple[Array, ...]
     out: Array | None
     ordered: bool
 
     @property
     def writes(self) -> int:
         """What it is to whoever follows definedness: an exchange only writes."""
-        return WRITE if self.atomic.name == "exch" else ATOMIC
+        return WRITE if self.atomic.kind == "exch" else ATOMIC
 
     def flat(self, value: Array) -> Array:
         """A value for each lane, one after the other."""
@@ -283,7 +263,7 @@ class _Access:
     def in_global(self) -> None:
         """Update global memory, allocation by allocation."""
         port, size = self.port, self.dtype.itemsize
-        values = [self.flat(as_array(v)) for v in self.operands]
+        values = [self.flat(as_array(v)) for v in self.atomic.operands]
         base, offset = as_array(self.address.base).view(np.int64), self.address.offset
         within = self.address.within
         alone = global_access.only_allocation(port, base, offset, size, within)
@@ -323,8 +303,8 @@ class _Access:
         """A thread of each column updates 64 bits at one place."""
         run = in_a_row(columns)
         old = space.doubles(place, run).view(self.dtype)
-        operands = [v.reshape(-1) if v.size == 1 else self.flat(v) for v in map(as_array, self.operands)]
-        new = self.atomic.new(old, operands)
+        operands = [v.reshape(-1) if v.size == 1 else self.flat(v) for v in map(as_array, self.atomic.operands)]
+        new = _new(self.atomic, old, operands)
         space.put_doubles(place, run, new)
         if self.out is not None:
             self.out[:] = old
@@ -352,11 +332,11 @@ class _Access:
             port.globals.version += self._one_each(space, found, columns.reshape(-1))
             return
         place = np.asarray(found, np.int64)
-        if self.out is None and self.atomic.name in DIRECT and dtype.kind in "iu" and active is None and size <= 4:
+        if self.out is None and self.atomic.kind in DIRECT and dtype.kind in "iu" and active is None and size <= 4:
             index = self.flat(space.element_index(place, columns, size))
-            value = as_array(self.operands[0]).view(dtype)
+            value = as_array(self.atomic.operands[0]).view(dtype)
             many = value.reshape(-1)[0] if value.size == 1 else self.flat(value)
-            port.globals.version += direct(space.flat.view(dtype), index, self.atomic.name, many)
+            port.globals.version += direct(space.flat.view(dtype), index, self.atomic.kind, many)
             return
         which = np.arange(port.group.selection.n) if active is None else np.flatnonzero(self.flat(active))
         if not len(which):
@@ -371,4 +351,4 @@ class _Access:
                 lambda i, v: space.scatter(where[i], column[i], v),
                 None,
             )
-        self.update(cells, [self.flat(as_array(v))[which] for v in self.operands], which)
+        self.update(cells, [self.flat(as_array(v))[which] for v in self.atomic.operands], which)

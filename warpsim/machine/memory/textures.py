@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import attrs
 import numpy as np
 
+from warpsim.isa.ports import Atomic
 from warpsim.layout import textures as layout
 from warpsim.layout.textures import Fields
 from warpsim.machine.machine import Machine
@@ -141,20 +142,11 @@ class Textures:
             address, inside = part.surface(fields.element, outside, scaled=True)
             Memory(self.machine, self.group, mask & inside).store("global", Address(address), kind, stored)
 
-    def reduce(
-        self,
-        geometry: str,
-        surface: Address,
-        type: str,
-        update: Callable[..., Array],
-        operand: Array,
-        kind: str,
-        outside: str,
-    ) -> None:
+    def reduce(self, geometry: str, surface: Address, type: str, atomic: Atomic, outside: str) -> None:
         """Combine values with what lies at each lane's byte offset and row, one lane after another."""
         for mask, address in self._surface_places(geometry, surface, TYPES[type].bytes, outside):
             memory = Memory(self.machine, self.group, mask)
-            memory.atomic("global", Address(address), TYPES[type], update, (operand,), returns=False, kind=kind)
+            memory.atomic("global", Address(address), TYPES[type], atomic, returns=False)
 
     def _surface_places(
         self, geometry: str, surface: Address, size: int, outside: str
