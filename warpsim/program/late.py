@@ -69,15 +69,14 @@ class Late:
         self.known: dict[str, Operand] = {}
         """Operands that are registers, by type and name."""
         self.others: list[Instruction] = []
-        if not read.plain:
-            self._check()
+        if read.odd:
+            self._check(read.odd)
 
-    def _check(self) -> None:
-        """Check what is not a line, unless its like was checked before."""
+    def _check(self, numbers: list[int]) -> None:
+        """Check what is not a line, at these places of the code, unless its like was checked before."""
         checked: list[Instruction] = []
         groups: dict[Group, None] = {}
         code = self.builder.code
-        numbers = [number for number, (node, *_) in enumerate(code) if not isinstance(node, Statement)]
         with self.builder.trial(numbers):
             for number in numbers:
                 node, scope, places, _ = code[number]
@@ -92,8 +91,7 @@ class Late:
 
     def samples(self) -> tuple[Instruction, ...]:
         """An instruction of each kind."""
-        lines = [each.sample() if each.values else each.shape.instruction for each in self.statements]
-        return (*lines, *self.others)
+        return (*{id(each): each for each in map(Statement.sample, self.statements)}.values(), *self.others)
 
     def body(self) -> Body:
         """Make the body, once."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from itertools import islice
 from typing import NamedTuple
 
 from warpsim.errors import Span
@@ -168,8 +168,8 @@ class Kinds(dict[str, str]):
 
 
 class Reading:
-    """A function's body, which is read into its builder: its lines, to which the different ``statements`` refer, and whether there
-    are but these (``plain``); what stands for names that begin with a percent sign."""
+    """A function's body, which is read into its builder: its lines, to which the different ``statements`` refer, and the places of
+    code that is ``odd``, none of these; what stands for names that begin with a percent sign."""
 
     def __init__(self, body: Body, blocks: Blocks, scope: Scope, parser: Parser, grouped: Grouped) -> None:
         """Read a body.
@@ -191,10 +191,10 @@ class Reading:
         self.kinds = Kinds(scope)
         parts[1::2] = map(self.kinds.__getitem__, parts[1::2])
         marked = "".join(parts).split("\n")
-        done = 0
-        for at, entry in enumerate(map(Lines(blocks, scope, self.shapes).__getitem__, marked), first):
-            if entry is None or at < done:
-                continue
+        self.odd = list(range(len(code)))
+        lines, rest, at = Lines(blocks, scope, self.shapes), iter(marked), first - 1
+        for entry in map(lines.__getitem__, rest):
+            at += 1
             if isinstance(entry, Statement):
                 code.append((entry, scope, blocks.places, at))
             elif isinstance(entry, Location):
@@ -203,11 +203,13 @@ class Reading:
                 if entry in scope.labels or entry in scope.symbols:
                     raise Unusual
                 blocks.label(entry, scope)
-            else:
-                done = _end(self.texts, at)
-                self._odd("\n".join(self.texts[at:done]), "\n".join(marked[at - first : done - first]), at)
-        found = [node for node in map(itemgetter(0), code) if isinstance(node, Statement)]
-        self.plain, self.statements = len(found) == len(code), list(dict.fromkeys(found))
+            elif entry is not None:
+                done, before = _end(self.texts, at), len(code)
+                inner = [marked[at - first], *islice(rest, done - at - 1)]
+                self._odd("\n".join(self.texts[at:done]), "\n".join(inner), at)
+                self.odd += range(before, len(code))
+                at = done - 1
+        self.statements = [entry for entry in lines.values() if isinstance(entry, Statement)]
         targets = {value for statement in self.statements for value in statement.values if isinstance(value, str)}
         if not all(isinstance(scope.labels.get(name), Label) for name in targets):
             raise Unusual
