@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from warpsim.errors import Span
 from warpsim.isa import matching
 from warpsim.isa.traits import Ending
 from warpsim.program.blocks import expanded
@@ -122,7 +123,7 @@ class Shapes:
         line = _HOLE.sub(holes.fill, text)
         if len(holes.expected) > MOST or (holes.numbers and _mistakable(text)):
             return None
-        builder, scope, problems = FunctionBuilder("", entry=HOLE + ENTRY in text), Scope(None), Problems("", line)
+        builder, scope, problems = FunctionBuilder("", entry=HOLE + ENTRY in text), Scope(None), _First("", line)
         scope.symbols, scope.labels, builder.results = holes.symbols, holes.labels, frozenset(holes.results)
         builder.registers = [Register("", at, TYPES["b32"]) for at in range(holes.names)]
         resolver = Resolver(self.module, problems)
@@ -133,7 +134,7 @@ class Shapes:
             made = Checker(resolver, builder, problems, self.module).check(node, scope, ())
         except (SyntaxProblem, ValueError):
             made = None
-        if made is None or problems.findings or self.parser.expressions.findings:
+        if made is None or self.parser.expressions.findings:
             self.parser.expressions.findings.clear()
             return None
         found = [hole for operand in made.operands for hole in _found(operand)]
@@ -143,6 +144,14 @@ class Shapes:
             return None
         column = node.span.column - (len(made.guard[0].name) if made.guard is not None else 0)
         return Shape(made, column, tuple([hole_of(operand, holes.names) for operand in made.operands]))
+
+
+class _First(Problems):
+    """The first problem of a line, which is looked at no further."""
+
+    def add(self, rule: str, span: Span, message: str, *_: object, **__: object) -> None:
+        """End looking at it."""
+        raise SyntaxProblem(message, span, rule=rule)
 
 
 Hole = tuple[str, int]
