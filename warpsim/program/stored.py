@@ -27,6 +27,7 @@ from warpsim.isa.matching import traits_of
 from warpsim.isa.spec import REGISTRY, Form, Op
 from warpsim.isa.traits import Traits
 from warpsim.program.initial_values import HANDLES, OPAQUE
+from warpsim.program.names import Place
 from warpsim.program.program import (
     Body,
     Function,
@@ -224,10 +225,14 @@ def _loaded(data: bytes) -> object:
 
 Kind = tuple[str, int, str, tuple[str, ...], tuple[tuple[str, object], ...]]
 """An opcode, which of its forms it is, and an `Op`: text, modifiers and slots."""
-_RECORDS = (Body, Function, Instruction, Param, Program, Register, Section, Shape, Uses, Variable)
-_TUPLES = (Operand, Relocation, Span)
-_PLAIN = tuple(Operand._field_defaults.values())[1:]
-"""What an operand is beside its type and register, where it is a register and no more."""
+_RECORDS = (Body, Function, Param, Program, Register, Section, Shape, Uses, Variable)
+
+
+class _Named:
+    """A form, an op and traits, by their `Kind`."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
 
 
 class _Writer(pickle.Pickler):
@@ -235,37 +240,41 @@ class _Writer(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, 5)
-        self.kinds: dict[int, Kind] = {}
-        """By the id of a form, an op or traits."""
+        self.kinds: dict[tuple[int, int], _Named] = {}
+        """By the ids of a form and an op."""
 
     def reducer_override(self, made: object) -> str | tuple[Callable[..., object], tuple[object, ...]]:
         """How an object is made again."""
         kind = type(made)
-        if kind in _TUPLES:
-            parts: tuple[object, ...] = tuple(made)  # type: ignore[arg-type]
-            return kind, parts[:2] if parts[2:] == _PLAIN else parts
-        if kind is Instruction:
-            self._know(made)  # type: ignore[arg-type]
+        if isinstance(made, Operand):
+            last = 3 if made.register is not None else 4 if made.constant is not None else None  # what it is no more than
+            return kind, tuple(made)[:last]
+        if isinstance(made, Instruction):
+            rest = made.operands, made.guard, *made.span
+            return _instruction, (self._kind(made), *rest, made.source, made.inlined_at)
         if kind in _RECORDS:
             return kind, _fields(kind)(made)
-        if kind in _MAKERS:
-            return _MAKERS[kind], (self.kinds[id(made)],)
+        if isinstance(made, (Relocation, Span)):
+            return kind, tuple(made)
+        if isinstance(made, _Named):
+            return _triple, (made.kind,)
         return (_type, (made.name, made.kind)) if isinstance(made, ScalarType) else NotImplemented
 
-    def _know(self, instruction: Instruction) -> None:
-        """Note how the form, op and traits of an instruction are made.
+    def _kind(self, instruction: Instruction) -> _Named:
+        """How the form, op and traits of an instruction are found again.
 
         Raises:
             _Unkept: the form is none of a declaration.
         """
-        form, op, traits = instruction.form, instruction.op, instruction.traits
-        if id(op) in self.kinds and id(form) in self.kinds:
-            return
-        root = op.text.partition(".")[0]
-        if form not in REGISTRY[root]:
-            raise _Unkept
-        kind = root, REGISTRY[root].index(form), op.text, op.modifiers, tuple(op.given.items())
-        self.kinds |= {id(each): kind for each in (form, op, traits)}
+        form, op = instruction.form, instruction.op
+        found = self.kinds.get((id(form), id(op)))
+        if found is None:
+            root = op.text.partition(".")[0]
+            if form not in REGISTRY[root]:
+                raise _Unkept
+            kind = root, REGISTRY[root].index(form), op.text, op.modifiers, tuple(op.given.items())
+            found = self.kinds[id(form), id(op)] = _Named(kind)
+        return found
 
 
 @functools.cache
@@ -298,16 +307,18 @@ def _triple_made(kind: Kind) -> tuple[Form, Op, Traits]:
 _triple_once = functools.cache(_triple_made)
 
 
-def _form(kind: Kind) -> Form:
-    return _triple(kind)[0]
-
-
-def _op(kind: Kind) -> Op:
-    return _triple(kind)[1]
-
-
-def _traits(kind: Kind) -> Traits:
-    return _triple(kind)[2]
+def _instruction(
+    triple: tuple[Form, Op, Traits],
+    operands: tuple[Operand, ...],
+    guard: tuple[Register, bool] | None,
+    file: str,
+    line: int,
+    column: int,
+    length: int,
+    source: Place | None,
+    inlined_at: tuple[Place, ...],
+) -> Instruction:
+    return Instruction(*triple, operands, guard, Span(file, line, column, length), source, inlined_at)
 
 
 def _type(name: str, kind: str) -> ScalarType:
@@ -317,7 +328,6 @@ def _type(name: str, kind: str) -> ScalarType:
 _TYPES = {(type.name, type.kind): type for types in (TYPES, OPAQUE, HANDLES) for type in types.values()}
 
 
-_MAKERS: dict[type, Callable[[Kind], object]] = {Form: _form, Op: _op, Traits: _traits}
 _KNOWN: dict[str, Callable[..., object]] = {
-    known.__name__: known for known in (*_RECORDS, *_TUPLES, _form, _op, _traits, _type, _later, StateSpace)
+    known.__name__: known for known in (*_RECORDS, Operand, Relocation, Span, _instruction, _triple, _type, _later, StateSpace)
 }
