@@ -18,7 +18,7 @@ from warpsim.analysis import assembled, flow, loops, undefined, wgmma_order
 from warpsim.analysis.strict import check_program
 from warpsim.cache import digest, write_object
 from warpsim.isa.spec import REGISTRY
-from warpsim.program import build, load, shapes, stored
+from warpsim.program import build, load, stored
 from warpsim.program.program import Function, Instruction, Program
 from warpsim.program.shapes import Shapes, shapes_of
 from warpsim.program.uses import uses_of
@@ -56,7 +56,7 @@ def folder(tmp_path, monkeypatch):
     """An empty cache, for texts of any length."""
     monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path))
     monkeypatch.setattr(load, "LONG", 0)
-    monkeypatch.setattr(shapes, "LONG", 60)
+    monkeypatch.setattr(stored, "LONG", 60)
     for kept in (owned.cache_folder, load._kept_program):
         kept.cache_clear()
     yield tmp_path
@@ -327,8 +327,8 @@ OTHER = (
 
 @pytest.fixture
 def later_shapes(monkeypatch):
-    """Makes this process know no shape, like one that comes after it."""
-    monkeypatch.setattr(shapes, "LONG", 0)
+    """Ends this process as far as it knows shapes; what follows is one that comes after it."""
+    monkeypatch.setattr(stored, "LONG", 0)
     shapes_of.cache_clear()
     yield shapes_of.cache_clear
     shapes_of.cache_clear()
@@ -354,11 +354,14 @@ def test_shapes_serve_other_texts(folder, monkeypatch, later_shapes):
 def test_shapes_that_are_too_many(monkeypatch, later_shapes):
     """Those of the module that was read last stay."""
     monkeypatch.setattr(stored, "MOST", 6)
-    monkeypatch.setattr(shapes, "WRITING", 0)
+    monkeypatch.setattr(stored, "WRITING", 0)
     code(TEXT)
+    later_shapes()
     code(TEXT.replace("st.global.u32", "st.global.s32"))
+    later_shapes()
     assert len(stored.Shelf(("sm_100a",), (8, 6)).shapes) == 6
     code(TEXT.replace("st.global.u32", "st.global.b32"))
+    later_shapes()
 
     (last,) = stored.Shelf(("sm_100a",), (8, 6)).shapes
     assert "st.global.b32" in last
@@ -368,6 +371,7 @@ def test_shapes_that_are_too_many(monkeypatch, later_shapes):
 def test_shapes_that_cannot_be_taken(folder, monkeypatch, later_shapes, damage):
     """What is no shape, or what a process with other instructions found, is found again."""
     expected = code(TEXT)
+    later_shapes()
     (path,) = folder.glob("*.o")
     if damage == "file":
         path.write_bytes(path.read_bytes()[:-1])

@@ -28,7 +28,6 @@ from warpsim.program.program import (
     once,
 )
 from warpsim.program.resolve import Resolver
-from warpsim.program.shapes import shapes_of
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
 from warpsim.ptx.outline import Outline, outline_of
@@ -85,7 +84,6 @@ def load_program(
         functions[body.name] = _function(body, resolver, problems, module, outline)
     if outline is not None:
         outline.end()
-        shapes_of(module.target, module.version).keep_found()
     problems.raise_any()
     if link:
         check_links(resolver, functions, problems)

@@ -11,6 +11,7 @@ import functools
 import re
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 
 from warpsim.errors import Span
@@ -39,10 +40,6 @@ MOST = 100
 """Most holes of a shape."""
 KEPT = 1 << 15
 """Most shapes, and most lines, that are kept."""
-LONG = 0.003
-"""Seconds of finding shapes from which on they are kept on disk."""
-WRITING = 3e-5
-"""Seconds that this takes for each that is there already: more have to be spent."""
 NAME = re.compile(r"%[\w$]+", re.ASCII)
 _HOLE = re.compile(rf"{HOLE}(\w+)|%[\w$]+", re.ASCII)
 _LITERAL = re.compile(r"(?<![\w$.%])(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0([0-7]+)|(\d+))", re.ASCII)
@@ -69,9 +66,8 @@ class Shapes:
         self.known: dict[str, Shape | None] = {}
         self.groups: dict[str, Group] = {}
         self._shelf = Shelf(target, version)
-        self._new: dict[str, Shape | None] = {}
-        self._spent = 0.0
         self._lock = threading.Lock()
+        weakref.finalize(self, self._shelf.keep)
 
     def find(self, text: str) -> Shape | None:
         """A shape; None if its lines have to be looked at one by one."""
@@ -86,8 +82,7 @@ class Shapes:
                 if kept is None:
                     begin = time.perf_counter()
                     kept = (self._made(text),)
-                    self._new[text] = kept[0]
-                    self._spent += time.perf_counter() - begin
+                    self._shelf.add(text, kept[0], time.perf_counter() - begin)
                 self.known[text] = kept[0]
             return self.known[text]
 
@@ -97,13 +92,6 @@ class Shapes:
         if name not in limits:
             limits[name] = _limited(name)
         return limits[name]
-
-    def keep_found(self) -> None:
-        """Keep on disk the shapes that were found, if finding them took a while."""
-        with self._lock:
-            if self._spent > max(LONG, WRITING * len(self._shelf.shapes)):
-                self._shelf.keep(self._new)
-                self._new, self._spent = {}, 0.0
 
     def keep(self, line: str, statement: Statement) -> None:
         """Keep a statement that names nothing of its module."""

@@ -146,6 +146,10 @@ def derived(function: Function, what: str, make: Callable[[], T]) -> T:
 
 # ---- shapes ----------------------------------------------------------------------------------------
 
+LONG = 0.003
+"""Seconds of finding shapes from which on they are kept on disk."""
+WRITING = 3e-5
+"""Seconds that this takes for each that is there already: more have to be spent."""
 MOST = 1 << 10
 """Most shapes of modules with one header that are kept: so many are read in the time of checking about 15."""
 
@@ -158,6 +162,8 @@ class Shelf:
         self._header = header
         self.shapes: dict[str, bytes] = {}
         self.limits: dict[str, bool | None] = {}
+        self._new: dict[str, Shape | None] = {}
+        self._spent = 0.0
         self._join(self._name())
 
     def find(self, text: str) -> tuple[Shape | None] | None:
@@ -165,17 +171,23 @@ class Shelf:
         data = self.shapes.get(text)
         return None if data is None else _unpacked(data)  # type: ignore[return-value]
 
-    def keep(self, made: dict[str, Shape | None]) -> None:
-        """Keep shapes, and the limits."""
-        name = self._name()
+    def add(self, text: str, shape: Shape | None, seconds: float) -> None:
+        """Add a shape that was found in some ``seconds``."""
+        if len(self._new) < MOST:
+            self._new[text] = shape
+        self._spent += seconds
+
+    def keep(self) -> None:
+        """Keep the shapes that were found, and the limits, if finding them took a while: when the process ends, or sooner."""
+        name = self._name() if self._spent > max(LONG, WRITING * len(self.shapes)) else None
         if name is None:
             return
-        for text, shape in made.items():
+        for text, shape in list(self._new.items()):
             with suppress(_Unkept):
                 self.shapes[text] = _dumped((shape,))
         self._join(name)
         if len(self.shapes) > MOST:
-            self.shapes = {text: self.shapes[text] for text in made if text in self.shapes}
+            self.shapes = {text: self.shapes[text] for text in self._new if text in self.shapes}
         limits = {instruction: found for instruction, found in dict(self.limits).items() if found is not None}
         write_object(name, _dumped((self.shapes, limits)))
 
@@ -247,7 +259,9 @@ class _Writer(pickle.Pickler):
         """How an object is made again."""
         kind = type(made)
         if isinstance(made, Operand):
-            last = 3 if made.register is not None else 4 if made.constant is not None else None  # what it is no more than
+            last = (
+                3 if made.register is not None else 4 if made.constant is not None else None
+            )  # what it is no more than
             return kind, tuple(made)[:last]
         if isinstance(made, Instruction):
             rest = made.operands, made.guard, *made.span
@@ -329,5 +343,6 @@ _TYPES = {(type.name, type.kind): type for types in (TYPES, OPAQUE, HANDLES) for
 
 
 _KNOWN: dict[str, Callable[..., object]] = {
-    known.__name__: known for known in (*_RECORDS, Operand, Relocation, Span, _instruction, _triple, _type, _later, StateSpace)
+    known.__name__: known
+    for known in (*_RECORDS, Operand, Relocation, Span, _instruction, _triple, _type, _later, StateSpace)
 }
