@@ -33,21 +33,11 @@ class OtherVariables(Watcher):
             if lanes.any():
                 first = int(place[lanes][0])
                 below = within.low - first
-                where = (
-                    f"{below} bytes before it" if below > 0 else f"{-(within.high - first - nbytes)} bytes past its end"
-                )
+                past = first + nbytes - within.high
+                where = f"{below} bytes before it" if below > 0 else f"{past} bytes past its end"
                 message = f"address made from `{within.name}`, {where}, in `{name}`"
-                machine.fault(
-                    RULE,
-                    message,
-                    group,
-                    lanes,
-                    severity="warning",
-                    advice=INDEX,
-                    address=first,
-                    made_from=within.name,
-                    repeats=True,
-                )
+                values = {"address": first, "made_from": within.name, "repeats": True}
+                machine.fault(RULE, message, group, lanes, severity="warning", advice=INDEX, **values)
 
 
 def _variables(machine: Machine, group: Group, kind: str) -> Iterator[tuple[str, int, int]]:

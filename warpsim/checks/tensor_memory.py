@@ -18,15 +18,8 @@ class TensorMemoryRules(Watcher):
 
     def tensor_refused(self, machine: Machine, group: Group, problem: TensorProblem, lanes: Array | None) -> None:
         """Report it, by its own rule if it names one."""
-        machine.fault(
-            problem.rule or RULE,
-            problem.message,
-            group,
-            lanes,
-            severity=problem.severity,
-            advice=problem.advice,
-            **problem.values,
-        )
+        said = {"severity": problem.severity, "advice": problem.advice, **problem.values}
+        machine.fault(problem.rule or RULE, problem.message, group, lanes, **said)
 
     def group_exited(self, machine: Machine, group: Group) -> None:
         """Report what CTAs have not freed when their last threads exit."""

@@ -67,15 +67,12 @@ class Matrix:
     def _repr_html_(self) -> str:
         rows, columns = self.values.shape
         head = "".join(f"<th>{column}</th>" for column in range(columns))
-        body = "".join(
-            f"<tr><th>{row}</th>"
-            + "".join(
-                f'<td title="{escape(self.owner(row, column))}">{escape(str(self.values[row, column]))}</td>'
-                for column in range(columns)
-            )
-            + "</tr>"
-            for row in range(rows)
-        )
+
+        def cell(row: int, column: int) -> str:
+            return f'<td title="{escape(self.owner(row, column))}">{escape(str(self.values[row, column]))}</td>'
+
+        lines = ("".join(cell(row, column) for column in range(columns)) for row in range(rows))
+        body = "".join(f"<tr><th>{row}</th>{cells}</tr>" for row, cells in enumerate(lines))
         title = f"{self.name} of {self.instruction}: {' x '.join(self.axes)}"
         table = pages.scrolling(f"<thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody>")
         return pages.part(f"<p>{escape(title)}</p>{table}")

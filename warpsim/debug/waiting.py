@@ -120,18 +120,16 @@ def mbarriers_of(machines: Iterable[Machine]) -> tuple[MbarrierState, ...]:
         for column, address in sorted(machine.batch.notes.get(MBARRIERS) or ()):
             where = np.array([address]), np.array([column])
             word = machine.batch.shared.gather(*where, np.dtype(np.uint64))
-            found.append(
-                MbarrierState(
-                    machine.cta_at(column),
-                    address,
-                    shared_name(machine, address),
-                    int(words.phase(word)[0]),
-                    int(words.pending(word)[0]),
-                    int(word[0] >> np.uint64(20) & np.uint64(0xFFFFF)),
-                    int(words.tx_count(word)[0]),
-                    tuple(sorted(waits.get((column, address), ()))),
-                )
+            name, waiting = shared_name(machine, address), tuple(sorted(waits.get((column, address), ())))
+            counts = (
+                words.phase(word),
+                words.pending(word),
+                word >> np.uint64(20) & np.uint64(0xFFFFF),
+                words.tx_count(word),
             )
+            phase, pending, expected, nbytes = (int(count[0]) for count in counts)
+            cta = machine.cta_at(column)
+            found.append(MbarrierState(cta, address, name, phase, pending, expected, nbytes, waiting))
     return tuple(found)
 
 

@@ -14,18 +14,7 @@ from warpsim.host.options import elements, integer
 from warpsim.layout import tensor_map as layout
 from warpsim.numerics.arrays import Array
 
-_BY_DTYPE = {
-    "uint8": "UINT8",
-    "uint16": "UINT16",
-    "uint32": "UINT32",
-    "int32": "INT32",
-    "uint64": "UINT64",
-    "int64": "INT64",
-    "float16": "FLOAT16",
-    "float32": "FLOAT32",
-    "float64": "FLOAT64",
-    "bfloat16": "BFLOAT16",
-}
+_BY_DTYPE = {name.lower(): name for name in layout.DATA_TYPES[:10]}
 _FILL_NAMES = {"none": "zero", "nan_request_zero_fma": "nan"}
 """Short names for fill modes, and the ends of the driver's names."""
 

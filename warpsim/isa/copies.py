@@ -352,21 +352,36 @@ def _sizes(op: Op) -> set[int]:
     return {16} if op.cop == "cg" else {4, 8, 16}
 
 
-@instruction(
+_cp_async = functools.partial(
+    instruction,
+    anchor=_ANCHOR,
+    constants={"size": _sizes},
+    spaces={"dst": {"shared"}, "src": {"global"}},
+    gates=_GATES,
+    traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC)),
+)
+
+
+@_cp_async(
+    f"""
+    cp.async.cop.state.global{{.prefetch}}       [dst], [src], size, {{!}}ignore_src;
+    cp.async.cop.state.global.hint{{.prefetch}}  [dst], [src], size, {{!}}ignore_src, cache_policy;
+    {_OPTIONS}
+    """,
+    types={"size": ".u32", "ignore_src": ".pred", "cache_policy": ".u64"},
+    registers=("ignore_src",),
+    needs=(80, (7, 5)),
+)
+@_cp_async(
     f"""
     cp.async.cop.state.global{{.prefetch}}       [dst], [src], size{{, src_size}};
     cp.async.cop.state.global.hint{{.prefetch}}  [dst], [src], size, cache_policy;
     cp.async.cop.state.global.hint{{.prefetch}}  [dst], [src], size, src_size, cache_policy;
     {_OPTIONS}
     """,
-    anchor=_ANCHOR,
     types={"size": ".u32", "src_size": ".u32", "cache_policy": ".u64"},
-    constants={"size": _sizes},
     limits={"src_size": (0, 16)},
-    spaces={"dst": {"shared"}, "src": {"global"}},
     needs=(80, (7, 0)),
-    gates=_GATES,
-    traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC)),
 )
 def cp_async(
     op: Op,
@@ -374,43 +389,16 @@ def cp_async(
     src: Address,
     size: Lanes,
     src_size: Lanes | None = None,
+    ignore_src: Lanes | None = None,
     cache_policy: Lanes | None = None,
     *,
     async_groups: AsyncGroupsPort,
 ) -> None:
-    """Copy 4, 8 or 16 bytes to shared memory; bytes past src_size are zero."""
-    async_groups.copy(dst, src, constant_of(size), src_size)
-
-
-@instruction(
-    f"""
-    cp.async.cop.state.global{{.prefetch}}       [dst], [src], size, {{!}}ignore_src;
-    cp.async.cop.state.global.hint{{.prefetch}}  [dst], [src], size, {{!}}ignore_src, cache_policy;
-    {_OPTIONS}
-    """,
-    anchor=_ANCHOR,
-    types={"size": ".u32", "ignore_src": ".pred", "cache_policy": ".u64"},
-    constants={"size": _sizes},
-    registers=("ignore_src",),
-    spaces={"dst": {"shared"}, "src": {"global"}},
-    needs=(80, (7, 5)),
-    gates=_GATES,
-    traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC)),
-)
-def cp_async_ignore(
-    op: Op,
-    dst: Address,
-    src: Address,
-    size: Lanes,
-    ignore_src: Lanes,
-    cache_policy: Lanes | None = None,
-    *,
-    async_groups: AsyncGroupsPort,
-) -> None:
-    """The same; where ignore_src is true, zeros are written and nothing is read."""
+    """Copy 4, 8 or 16 bytes to shared memory; bytes past src_size are zero, all of them where ignore_src is true."""
     n = constant_of(size)
-    take = np.where(ignore_src, np.uint32(0), np.uint32(n))
-    async_groups.copy(dst, src, n, take)
+    if ignore_src is not None:
+        src_size = np.where(ignore_src, np.uint32(0), np.uint32(n))
+    async_groups.copy(dst, src, n, src_size)
 
 
 @instruction(

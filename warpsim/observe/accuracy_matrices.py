@@ -264,18 +264,8 @@ def product_of_warpgroups(machine: Machine, group: Group, p: Pending, memory: Sh
     port = _ExactMatrix(machine, group, memory, kind)
     registers = held([p.values[at] for at in places["a"]]) if "a" in places else None
     turned_a, turned_b = (wgmma.one(lanes(name)) for name in ("imm_trans_a", "imm_trans_b"))
-    left, right, stored_at = wgmma.operands(
-        op,
-        registers,
-        lanes("a_desc"),
-        lanes("b_desc"),
-        lanes("sp_meta"),
-        lanes("sp_sel"),
-        turned_a,
-        turned_b,
-        port,
-        silent,
-    )
+    a, b, meta, chosen = (lanes(name) for name in ("a_desc", "b_desc", "sp_meta", "sp_sel"))
+    left, right, stored_at = wgmma.operands(op, registers, a, b, meta, chosen, turned_a, turned_b, port, silent)
     factors = [
         decoded(bits.transpose(1, 0, 2), _kind(op, name)).transpose(1, 0, 2)
         for bits, name in ((left, "a"), (right, "b"))

@@ -80,6 +80,11 @@ class ShadowMemory:
         index = _index(region, place, columns, DTYPES[kind].itemsize)
         return np.where(held.take(index, mode="clip") == bits, errors.take(index, mode="clip"), 0.0)
 
+    def found(self, region: Region, kind: str, place: Array, columns: Array, bits: Array) -> Array:
+        """The same in any region: one element at each place."""
+        known = kind in self.kinds(region)
+        return self.read(region, kind, place, columns, bits) if known else np.zeros(len(place))
+
     def read_lanes(self, access: MemoryAccess, region: Region, kind: str, offset: int, bits: Array) -> Array | None:
         """The errors of elements with such bits at an offset from the addresses that lanes access; None if there are none."""
         held, errors, (low, high) = self._planes[region][kind]
@@ -308,7 +313,9 @@ def summed(
     order, starts = runs.order, runs.starts
     place, columns = place[runs.firsts], columns[runs.firsts]
     bits = bits_at(machine, access, place, columns, size)
-    begin, lost, high, rest = _chained(memory, region, kind, runs, place, columns, bits, value, error)
+    begin = bits.view(DTYPES[kind]).astype(np.float64)
+    lost = memory.found(region, kind, place, columns, bits)
+    high, rest = _chained(runs, begin, lost, value, error)
     found = np.zeros(group.selection.n), np.zeros(group.selection.n)
     for array, first, sums in zip(found, (begin, lost), (high, rest), strict=True):
         before = np.roll(sums, 1)
@@ -318,21 +325,9 @@ def summed(
     return Sum(access, region, part, place, columns, high[ends], rest[ends], found)
 
 
-def _chained(
-    memory: ShadowMemory,
-    region: Region,
-    kind: str,
-    runs: Runs,
-    place: Array,
-    columns: Array,
-    bits: Array,
-    value: Array,
-    error: Array,
-) -> tuple[Array, Array, Array, Array]:
-    """Cells that hold ``bits`` in f64 with their errors, and after each value that is added to them, one after the other."""
+def _chained(runs: Runs, begin: Array, lost: Array, value: Array, error: Array) -> tuple[Array, Array]:
+    """What cells that hold ``begin``, with these errors, have after each value that is added to them, one after the other."""
     starts = runs.starts
-    begin = bits.view(DTYPES[kind]).astype(np.float64)
-    lost = memory.read(region, kind, place, columns, bits) if kind in memory.kinds(region) else np.zeros(len(place))
     high, rest = value[runs.order].astype(np.float64), error[runs.order]
     high[starts], rest[starts] = _sum(begin, lost, high[starts], rest[starts])
     within = np.arange(len(high)) - np.repeat(starts, runs.counts)
@@ -341,7 +336,7 @@ def _chained(
         some = np.flatnonzero(within >= step)
         high[some], rest[some] = _sum(high[some - step], rest[some - step], high[some], rest[some])
         step *= 2
-    return begin, lost, high, rest
+    return high, rest
 
 
 @frozen(eq=False)
@@ -378,11 +373,12 @@ def bulk_sum(memory: ShadowMemory, machine: Machine, transfer: Transfer) -> Bulk
     if allocation is None:
         return None
     region, bits = global_of(allocation), machine.batch.shared.gather(start, columns, np.dtype(f"u{size}"))
-    error = memory.read(shared, kind, start, columns, bits) if kind in memory.kinds(shared) else np.zeros(len(bits))
+    error = memory.found(shared, kind, start, columns, bits)
     runs = Runs(place)
     cells, value = place[runs.firsts], bits.view(DTYPES[kind])
     before = _elements(allocation, cells, size)
-    _, _, high, rest = _chained(memory, region, kind, runs, cells, FIRST, before, value, error)
+    lost = memory.found(region, kind, cells, FIRST, before)
+    high, rest = _chained(runs, before.view(value.dtype).astype(np.float64), lost, value, error)
     ends = runs.starts + runs.counts - 1
     return BulkSum(allocation, kind, cells, high[ends], rest[ends])
 

@@ -137,18 +137,9 @@ class Reports:
         address = race.at if allocation is None else race.at + allocation.start
         alike = self.clocks.order.uniform and allocation is None
         reader = launch.access(-1) if race.was_write else event
-        doubt = Doubt(
-            positions,
-            message,
-            address,
-            other,
-            alike,
-            together=False,
-            reason=race.reason or COPIED * copied,
-            reader=reader,
-            reads=race.reads,
-            published=self._is_published(machine, race, event),
-        )
+        reason, published = race.reason or COPIED * copied, self._is_published(machine, race, event)
+        given = positions, message, address, other, alike
+        doubt = Doubt(*given, together=False, reason=reason, reader=reader, reads=race.reads, published=published)
         reach = launch.levels[race.time] if race.was_write else level
         reads = reach and race.write != race.was_write
         if race.reason != IN_TURN and race.write and not level:

@@ -73,19 +73,16 @@ class Values:
         ]
         if self.live().timeline.state.plan.uses.tensor_memory:
             scopes.append(("Tensor memory", "locals", self._tensor_memory))
-        respond(
+        found = [
             {
-                "scopes": [
-                    {
-                        "name": name,
-                        "presentationHint": hint,
-                        "variablesReference": self._reference(within(of)),
-                        "expensive": False,
-                    }
-                    for name, hint, of in scopes
-                ]
+                "name": name,
+                "presentationHint": hint,
+                "variablesReference": self._reference(within(of)),
+                "expensive": False,
             }
-        )
+            for name, hint, of in scopes
+        ]
+        respond({"scopes": found})
 
     def on_variables(self, given: Body, respond: Respond) -> None:
         """List the children of a scope or array."""
@@ -143,18 +140,11 @@ class Values:
 
         def row(lane: int) -> Children:
             words = np.ma.getdata(cells)[lane]
-            return lambda: [
-                {"name": f"column {at}", "value": f"0x{words[at]:08x}", "variablesReference": 0} for at in columns
-            ]
+            return lambda: [_leaf(f"column {at}", f"0x{words[at]:08x}") for at in columns]
 
-        return [
-            {
-                "name": f"lane {lane}",
-                "value": plural(len(columns), "column"),
-                "variablesReference": self._reference(row(lane)),
-            }
-            for lane in range(len(cells) if columns else 0)
-        ]
+        size = plural(len(columns), "column")
+        lanes = range(len(cells) if columns else 0)
+        return [_leaf(f"lane {lane}", size, self._reference(row(lane))) for lane in lanes]
 
     def _text(self, value: Array, of: CType | None = None) -> str:
         """A value on one line; if it is the handle of a texture, with what that is."""
@@ -179,15 +169,8 @@ class Values:
             mask = np.ma.getmaskarray(value)
 
             def children() -> list[Body]:
-                return [
-                    {
-                        "name": str(at),
-                        "value": "-" if _away(mask[at]) else show(data[at], of=of),
-                        "evaluateName": f"{name}[{at}]",
-                        "variablesReference": 0,
-                    }
-                    for at in range(min(len(data), MOST))
-                ]
+                texts = ["-" if _away(mask[at]) else show(data[at], of=of) for at in range(min(len(data), MOST))]
+                return [{**_leaf(str(at), text), "evaluateName": f"{name}[{at}]"} for at, text in enumerate(texts)]
 
             body["variablesReference"], body["indexedVariables"] = self._reference(children), min(len(data), MOST)
         reference = self._memory_of(name)
@@ -317,6 +300,11 @@ class Values:
         )
 
 
+def _leaf(name: str, value: str, reference: int = 0) -> Body:
+    """A named value; with a ``reference``, one that has parts."""
+    return {"name": name, "value": value, "variablesReference": reference}
+
+
 def _away(mask: Array) -> bool:
     """Whether a lane has no value: all parts of it are masked."""
     return bool(np.all([_away(mask[name]) for name in mask.dtype.names]) if mask.dtype.names else np.all(mask))
@@ -369,15 +357,8 @@ class Warp:
                     continue
                 owners = [[matrix.owner(i, j) for j in range(columns)] for i in range(rows)]
                 values = [_texts(row) for row in matrix.values]
-                found.append(
-                    {
-                        "name": name,
-                        "axes": list(matrix.axes),
-                        "values": values,
-                        "owners": owners,
-                        "note": matrix.note,
-                    }
-                )
+                known = {"axes": list(matrix.axes), "values": values, "owners": owners, "note": matrix.note}
+                found.append({"name": name, **known})
         return found
 
 

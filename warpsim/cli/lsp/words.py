@@ -20,16 +20,7 @@ _TYPING = re.compile(rf"(?:{NAME}|%)?$", re.ASCII)
 DIRECTIVES = sorted(
     {
         *SPACES,
-        ".entry",
-        ".func",
-        ".visible",
-        ".extern",
-        ".weak",
-        ".align",
-        ".loc",
-        ".version",
-        ".target",
-        ".address_size",
+        *[".entry", ".func", ".visible", ".extern", ".weak", ".align", ".loc", ".version", ".target", ".address_size"],
     }
     | {f".{name}" for name in (*ENTRY_DIRECTIVES, *FUNC_DIRECTIVES, *MODULE_DIRECTIVES)}
 )

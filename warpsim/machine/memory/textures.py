@@ -103,15 +103,8 @@ class Textures:
         for mask, fields in self._objects(texture):
             for lanes, how in self._objects(named):
                 if (mask & lanes).any():
-                    yield (
-                        mask & lanes,
-                        attrs.evolve(
-                            fields,
-                            address=how.address,
-                            linear=how.linear,
-                            normalized=fields.normalized and not how.forced,
-                        ),
-                    )
+                    normal = fields.normalized and not how.forced
+                    yield mask & lanes, attrs.evolve(fields, address=how.address, linear=how.linear, normalized=normal)
 
     # ---- surfaces ----------------------------------------------------------------------------
 
