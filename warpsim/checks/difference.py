@@ -154,7 +154,7 @@ def _differs_here(decided: Decided) -> str:
 
 def report_use(
     machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str, advice: str = WRITE_FIRST,
-    *, replaceable: bool = False,
+    *, replaceable: bool = False
 ) -> None:  # fmt: skip
     """Report undefined bits of a register that matter here, unless they are the same whatever is undefined; ``advice`` is for one
     that nothing wrote. ``replaceable``: nor if they go to memory and are replaced there."""
@@ -167,7 +167,7 @@ def report_use(
 
 def report(
     machine: Machine, group: Group, lanes: Array, use: Use, at: Instruction, what: int | str, held: Callable[[], Held],
-    *, replaceable: bool = False,
+    *, replaceable: bool = False
 ) -> None:  # fmt: skip
     """Report something undefined that matters ``at`` an instruction (the finding may be where it was read too early), unless what is
     ``held`` is the same whatever is undefined or, if it is ``replaceable``, replaced before anybody sees it; ``what`` tells it from

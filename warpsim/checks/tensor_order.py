@@ -20,16 +20,7 @@ from warpsim.analysis.flow import blocks_of
 from warpsim.analysis.tensor_loads import ADVICE, MESSAGE, early_uses
 from warpsim.checks.cells import Log
 from warpsim.checks.race.detector import phases_of
-from warpsim.checks.tensor_clocks import (
-    COMMITTED,
-    FENCED,
-    LOADED,
-    LOADED_BARE,
-    MET,
-    STORED,
-    STORED_BARE,
-    Clocks,
-)
+from warpsim.checks.tensor_clocks import COMMITTED, FENCED, LOADED, LOADED_BARE, MET, STORED, STORED_BARE, Clocks
 from warpsim.isa.ports import TensorRuns
 from warpsim.layout.tensor_memory import COLUMNS, LANES
 from warpsim.machine.hooks import TensorAccess

@@ -15,16 +15,7 @@ from warpsim.analysis.undefined import deciding, moves_by, read_unwritten, scale
 from warpsim.checks.difference import decide, in_grid, keep, report_use
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, UndefinedTensor, muted
 from warpsim.checks.undefined_products import TILED, UndefinedMatrix, mma_rows, wgmma_rows
-from warpsim.checks.undefined_registers import (
-    CONTENTS,
-    PADDING,
-    RULE,
-    lanes_of,
-    ones,
-    origins,
-    travels,
-    undefined,
-)
+from warpsim.checks.undefined_registers import CONTENTS, PADDING, RULE, lanes_of, ones, origins, travels, undefined
 from warpsim.graph.moves import Byte, Fate, Moves, dependence_of
 from warpsim.graph.nodes import Untraceable
 from warpsim.isa import warp
@@ -423,7 +414,7 @@ def _undefined_parts(group: Group, operands: tuple[Operand, ...]) -> Iterator[tu
 
 def _report_value(
     machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array, use: str, *, replaceable: bool = False,
-    moves: bool = True,
+    moves: bool = True
 ) -> None:  # fmt: skip
     """Report a value that leaves the thread with undefined bits, unless it only ``moves`` and they were loaded from beside written
     ones: compilers copy structures with their padding; or, if it is ``replaceable``, are replaced before anybody sees them."""

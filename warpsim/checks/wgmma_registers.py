@@ -300,7 +300,7 @@ def _name(group: Group, row: int) -> str:
 
 def _fault(
     machine: Machine, group: Group, rule: str, message: str, other: Instruction | None, bad: Array, columns: Array,
-    *, advice: str = "", **more: object,
+    *, advice: str = "", **more: object
 ) -> None:  # fmt: skip
     """Report what is wrong in some ``columns``: ``bad`` is a mask of them, or of rows and columns."""
     chosen = np.zeros(_wgmma(machine).n_columns, np.bool_)

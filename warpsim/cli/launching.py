@@ -175,13 +175,7 @@ def _stop_watch() -> StopWatch:
 
 
 def _launch(
-    folder: str | None,
-    watch: StopWatch | None,
-    kernel: Kernel,
-    grid: Dim,
-    block: Dim,
-    args: Arguments,
-    **options: Any,
+    folder: str | None, watch: StopWatch | None, kernel: Kernel, grid: Dim, block: Dim, args: Arguments, **options: Any
 ) -> LaunchResult:
     """Launch, and record the launch if a folder is given."""
     if watch is not None:

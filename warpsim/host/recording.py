@@ -61,11 +61,7 @@ def case_text(description: JsonObject) -> str:
 
 
 def write_case(
-    folder: str | os.PathLike[str],
-    description: JsonObject,
-    data: dict[str, Array],
-    ptx: str,
-    stdout: str | None = None,
+    folder: str | os.PathLike[str], description: JsonObject, data: dict[str, Array], ptx: str, stdout: str | None = None
 ) -> Path:
     """Write a case; other files of a case already there are kept.
 

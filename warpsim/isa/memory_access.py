@@ -299,14 +299,7 @@ def createpolicy(op: Op, fraction: Lanes | None = None) -> Lanes:
     needs=(80, (7, 4)),
 )
 def createpolicy_range(
-    op: Op,
-    a: Address,
-    primary_size: Lanes,
-    total_size: Lanes,
-    *,
-    memory: MemoryPort,
-    active: Lanes,
-    report: ReportPort,
+    op: Op, a: Address, primary_size: Lanes, total_size: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> Lanes:
     """An opaque cache policy for a range of addresses."""
     elsewhere(memory, a, active, report)

@@ -148,11 +148,7 @@ class TexturePort(Protocol):
         integers."""
 
     def gather(
-        self,
-        geometry: str,
-        texture: Address,
-        channel: int,
-        offset: tuple[Lanes, ...] | None = None,
+        self, geometry: str, texture: Address, channel: int, offset: tuple[Lanes, ...] | None = None
     ) -> tuple[tuple[Lanes, ...], Lanes]:
         """One channel of the four elements around the coordinates, u32, and whether they are in memory."""
 

@@ -94,12 +94,7 @@ class Pass(Protocol):
     """One pass over the lanes of an operation, in place of several by NumPy."""
 
     def __call__(
-        self,
-        got: Array,
-        sources: Sources,
-        active: Array | None,
-        out: Array,
-        shape: tuple[int, ...],
+        self, got: Array, sources: Sources, active: Array | None, out: Array, shape: tuple[int, ...]
     ) -> tuple[float, float, int, int, int, int]:
         """Store the errors of results to ``out``; ``sources`` are values and errors. Gives the sum of the relative errors, the largest
         finite one, where that is, where the first infinite one is (or -1), how many sums equal a term, and bits: 1 if an error is not

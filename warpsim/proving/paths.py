@@ -248,12 +248,7 @@ class Walker:
         return condition, state
 
     def _kept(
-        self,
-        number: z3.ExprRef,
-        laps: z3.ExprRef,
-        first: z3.ExprRef,
-        step: z3.ExprRef,
-        given: tuple[z3.ExprRef, ...],
+        self, number: z3.ExprRef, laps: z3.ExprRef, first: z3.ExprRef, step: z3.ExprRef, given: tuple[z3.ExprRef, ...]
     ) -> list[z3.ExprRef]:
         """That a register which counts does not wrap around, signed or unsigned, where induction shows it."""
         if step.size() > 32:

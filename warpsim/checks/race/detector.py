@@ -354,7 +354,7 @@ class Races:
 
     def _copy(
         self, machine: Machine, transfer: Transfer, footprint: Footprint, copies: Array | None, *, write: bool,
-        strong: bool = False,
+        strong: bool = False
     ) -> None:  # fmt: skip
         """Check runs of bytes of shared memory that ``copies`` (places; None: the threads that start them) access; a
         reduction, and one that counts at an mbarrier, is atomic."""

@@ -116,7 +116,7 @@ class Links:
 
     def __init__(
         self, plan: FunctionPlan, places: tuple[int, ...], instructions: list[Instruction], steps: list[Step],
-        registers: frozenset[int],
+        registers: frozenset[int]
     ) -> None:  # fmt: skip
         self.places, self.instructions, self.steps = places, instructions, steps
         self.registers = registers

@@ -52,11 +52,7 @@ class Textures:
         return self._each(geometry, texture, lambda part: part.sample(lod, gradients, offset), whole=whole)
 
     def gather(
-        self,
-        geometry: str,
-        texture: Address,
-        channel: int,
-        offset: tuple[Array, ...] | None = None,
+        self, geometry: str, texture: Address, channel: int, offset: tuple[Array, ...] | None = None
     ) -> tuple[tuple[Array, ...], Array]:
         """One channel of the four elements around each lane's coordinates, u32, and whether they are in memory."""
         return self._each(geometry, texture, lambda part: part.gather(channel, offset))
@@ -78,12 +74,7 @@ class Textures:
         return out
 
     def _each(
-        self,
-        geometry: str,
-        texture: Address,
-        read: Callable[[_Part], tuple[Array, ...]],
-        *,
-        whole: bool = False,
+        self, geometry: str, texture: Address, read: Callable[[_Part], tuple[Array, ...]], *, whole: bool = False
     ) -> tuple[tuple[Array, ...], Array]:
         out = tuple([np.zeros(self.active.shape, _WORD) for _ in range(4)])
         *sampler, coordinates = texture.coordinates

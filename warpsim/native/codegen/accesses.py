@@ -558,15 +558,7 @@ class LaneAccess:
         return code.make(f"and i32 {code.make(f'bitcast {code.of(condition)} to i32')}, {lanes}")
 
     def _reach(
-        self,
-        name: Name,
-        effect: Effect,
-        what: str,
-        space: str,
-        where: str,
-        lanes: str,
-        buffer: str,
-        result: str,
+        self, name: Name, effect: Effect, what: str, space: str, where: str, lanes: str, buffer: str, result: str
     ) -> None:
         """A generic access that goes to one space; what is stored there may be seen by others, or not."""
         code = self.builder.code

@@ -301,7 +301,7 @@ def _code(
 
 def _in_turn(
     function: Function, dtype: DType, accumulator: Array, lefts: list[tuple[Array, ...]], tables: Array, flat: Array, owners: Array,
-    keep: Array, *, half: bool,
+    keep: Array, *, half: bool
 ) -> Array:  # fmt: skip
     """See `Chained`: the first product reads the accumulators, the others what the one before has left."""
     n, m = owners.shape

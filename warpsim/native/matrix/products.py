@@ -196,12 +196,7 @@ class Tiles:
         return text.select(zero, "i32", same("i32", 0), field)
 
     def _rounded(
-        self,
-        rows: str,
-        lines: dict[int, list[str]],
-        block: tuple[int, ...],
-        emax: list[str],
-        c: list[str],
+        self, rows: str, lines: dict[int, list[str]], block: tuple[int, ...], emax: list[str], c: list[str]
     ) -> list[str]:
         """The sum, aligned to exponents ``emax`` (plus 127)."""
         text, unit = self.text, self.product.unit
