@@ -29,6 +29,12 @@ def declared(decorate, field):
         _own: int = 5
         counted: int = field(init=False, default=3)
         noted: list[int] = field(init=False, factory=list, repr=False)
+        keyed: str = field(default="K", eq=str.lower, kw_only=True)
+        made: int = field()
+
+        @made.default
+        def _twice(self):
+            return 2 * self.x
 
         def __attrs_post_init__(self):
             self.parts.append(self.x)
@@ -62,11 +68,13 @@ def facts(cls):
         one.parts,
         one.noted,
         copied.parts is one.parts,
+        (one.made, attrs.evolve(one, x=9).made, cls(1, made=3).made),
         cls.kinds,
         cls.__doc__,
     ]
+    yield [one == cls(1, keyed="k"), one == cls(1, keyed="l"), one == cls(1, made=3)]
     yield [one == same, one != same, one == other, one == copied, weakref.ref(one)() is one]
-    yield [hasattr(one, "__dict__"), inspect.signature(cls), cls.__match_args__, cls.__qualname__, cls.__module__]
+    yield [hasattr(one, "__dict__"), str(inspect.signature(cls)), cls.__match_args__, cls.__qualname__, cls.__module__]
     if sys.version_info >= (3, 13):
         yield repr(copy.replace(one, x=5, parts=[]))
     yield [attrs.asdict(one), [field.name for field in attrs.fields(cls)], cls.kinds]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
 import numpy as np
 
 from warpsim.isa.spec import Scope
@@ -27,7 +26,7 @@ from warpsim.machine.values import Affine, Array, as_array, spread
 from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
-from warpsim.records import define
+from warpsim.records import define, field
 
 MEMBERMASK, DIVERGENCE, EXITED = "membermask", "aligned-divergence", "exited-lane"
 RULES = frozenset({MEMBERMASK, DIVERGENCE, EXITED})
@@ -208,7 +207,7 @@ class Last:
 
     place: Array
     votes: Array
-    places: list[Instruction] = attrs.Factory(list)
+    places: list[Instruction] = field(factory=list)
 
     @classmethod
     def of(cls, n_ctas: int) -> Last:
@@ -339,7 +338,7 @@ class Changes:
     """The setmaxnreg of a batch, and how many each warp ``[W, n_ctas]`` (W: whole warpgroups) has executed."""
 
     done: Array
-    changes: list[Change] = attrs.field(factory=list)
+    changes: list[Change] = field(factory=list)
 
 
 class RegisterCountRules(Watcher):

@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from weakref import WeakValueDictionary
 
-import attrs
-
 from warpsim.driver.memory import Memory
 from warpsim.driver.modules import DriverInterface
 from warpsim.driver.results import DriverError, Result, require
 from warpsim.driver.work import Allocate, Free, Work
-from warpsim.records import define
+from warpsim.records import define, evolve, field
 
 KERNEL, COPY, FILL, HOST, CHILD, ALLOCATE, FREE, CONDITIONAL = 0, 1, 2, 3, 4, 10, 11, 13
 """CUgraphNodeType."""
@@ -45,7 +43,7 @@ class Node:
     graph: Graph
     work: Work
     before: dict[Node, int]
-    attributes: dict[int, bytes] = attrs.field(factory=dict)
+    attributes: dict[int, bytes] = field(factory=dict)
     """Launch attributes by CUlaunchAttributeID."""
     kept: Any = None
     """C memory whose address was given to the program."""
@@ -202,7 +200,7 @@ class Conditional:
     condition: Condition
     type: int
     bodies: list[Graph]
-    ready: list[GraphExec] = attrs.field(factory=list)
+    ready: list[GraphExec] = field(factory=list)
     kind: int = CONDITIONAL
 
     def run(self, driver: DriverInterface) -> None:
@@ -235,7 +233,7 @@ def _instantiated(work: Work) -> Work:
     if isinstance(work, GraphWork):
         return GraphExec(work.graph, nested=True)
     if isinstance(work, Conditional):
-        return attrs.evolve(work, ready=[GraphExec(body, nested=True) for body in work.bodies])
+        return evolve(work, ready=[GraphExec(body, nested=True) for body in work.bodies])
     return work
 
 

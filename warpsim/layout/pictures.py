@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import attrs
-
 from warpsim.layout import drawing, fragments, instructions, tensor_fragments
 from warpsim.layout.descriptors import TCGEN05_VERSION
 from warpsim.layout.drawing import Tile
@@ -13,7 +11,7 @@ from warpsim.layout.fragment import Holder
 from warpsim.layout.instruction_descriptors import WHOLE_BYTES
 from warpsim.layout.instructions import BITS, Operand
 from warpsim.layout.wmma_fragments import dimensions
-from warpsim.records import frozen
+from warpsim.records import evolve, frozen
 from warpsim.types import JsonObject
 
 WIDTH = 132
@@ -151,8 +149,7 @@ def _matrices(operand: Operand, words: list[str]) -> Pictures:
     if "trans" in words:
         note += "; rows and columns are those of memory, where a lane's elements lie below each other"
     return {
-        f"m{i}": attrs.evolve(operand, first=i * each, note=note.format(rows * i, rows * i + rows - 1))
-        for i in range(count)
+        f"m{i}": evolve(operand, first=i * each, note=note.format(rows * i, rows * i + rows - 1)) for i in range(count)
     }
 
 
@@ -165,7 +162,7 @@ def _selectors(operand: Operand, root: str) -> Pictures:
     if root == "wgmma":
         note += "; lanes count through the warpgroup"
     return {
-        f"e{i}": attrs.evolve(
+        f"e{i}": evolve(
             operand,
             fragment=fragments.metadata(chunks, i, rows, floats=floats),
             note=f"{note}; for selector {i} of 0 to {count - 1}",

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import overload
 
-import attrs
-
 from warpsim.isa.evidence import CHOSEN, EXACT, MEANING, MODELLED, RECORDED, RECOVERED, STATED, choice_of, evidence
 from warpsim.isa.spec import Form
 from warpsim.machine.plan import BoundBlock
-from warpsim.records import frozen
+from warpsim.records import asdict, frozen
 
 
 @frozen
@@ -28,7 +26,7 @@ class Executed:
 
     def plain(self) -> dict[str, object]:
         """Plain data, for JSON."""
-        return attrs.asdict(self)
+        return asdict(self)
 
 
 def executed(counts: Mapping[BoundBlock, int], sm: int) -> tuple[Executed, ...]:
@@ -91,7 +89,7 @@ class Badge:
 
     def plain(self) -> dict[str, object]:
         """Plain data, for JSON."""
-        return attrs.asdict(self)
+        return asdict(self)
 
 
 def shown(e: Executed) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import attrs
 import numpy as np
 
 from warpsim.isa.exact import DTYPES, adds, two_sum
@@ -18,7 +17,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import BoxLoad, BoxStore, RunLoad, RunStore, ThreadCopy, Transfer, Which
 from warpsim.machine.values import Affine, Array
 from warpsim.observe.accuracy_values import Part
-from warpsim.records import frozen
+from warpsim.records import field, frozen
 
 
 @frozen
@@ -28,8 +27,8 @@ class Region:
     space: str
     owner: int
     first: int
-    size: int = attrs.field(eq=False)
-    columns: int = attrs.field(eq=False)
+    size: int = field(eq=False)
+    columns: int = field(eq=False)
 
 
 Plane = tuple[Array, Array, list[int]]

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TypeAlias
 
-import attrs
 import numpy as np
 
 from warpsim.numerics.arrays import DType
-from warpsim.records import frozen
+from warpsim.records import field, frozen
 from warpsim.types import ELEMENTS, TYPES, ScalarType
 
 
@@ -20,7 +19,7 @@ class Scalar:
 
     name: str
     type: ScalarType
-    words: dict[int, str] = attrs.field(factory=dict)
+    words: dict[int, str] = field(factory=dict)
     character: bool = False
 
     @property

@@ -9,9 +9,7 @@ import enum
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-import attrs
-
-from warpsim.records import define
+from warpsim.records import define, field
 
 
 class Tag(enum.IntEnum):
@@ -76,7 +74,7 @@ class Entry:
     offset: int
     tag: int
     attributes: dict[int, Value]
-    children: list[Entry] = attrs.field(factory=list)
+    children: list[Entry] = field(factory=list)
 
     def text(self, name: At) -> str:
         """An attribute that is a text; empty if it has none."""

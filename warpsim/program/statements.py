@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import attrs
-
 from warpsim.program.program import Instruction, Operand, Param, Variable
 from warpsim.ptx import ast
-from warpsim.records import frozen
+from warpsim.records import field, frozen
 
 FIRST = 21001
 """The number in the first hole for one."""
@@ -92,7 +90,7 @@ class Group:
     block: bool
     declarations: tuple[ast.Variable, ...]
     kinds: tuple[Instruction, ...]
-    pieces: list[tuple[Piece, ...]] = attrs.field(factory=list, init=False)
+    pieces: list[tuple[Piece, ...]] = field(factory=list, init=False)
     """Its instructions with holes, once they are made; of some groups there are none."""
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-import attrs
-
 from warpsim.errors import Span
-from warpsim.records import frozen
+from warpsim.records import field, frozen
 
 # ---- operands -----------------------------------------------------------------------------------
 
@@ -22,7 +20,7 @@ class Integer:
 
     value: int
     unsigned: bool
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -31,7 +29,7 @@ class Float:
 
     bits: int
     width: int
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -42,14 +40,14 @@ class Name:
     """
 
     text: str
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
 class Sink:
     """The ``_`` destination."""
 
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -57,7 +55,7 @@ class Negated:
     """``!p`` as an operand."""
 
     operand: Name
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -65,7 +63,7 @@ class Negative:
     """``-name``: a minus in front of a name (``-sym`` in old texts)."""
 
     operand: Operand
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -73,7 +71,7 @@ class Vector:
     """``{a, b, ...}``."""
 
     elements: tuple[Operand, ...]
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -82,7 +80,7 @@ class Pair:
 
     first: Operand
     second: Operand
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -91,8 +89,8 @@ class SymbolOffset:
 
     symbol: Name
     offset: int
-    span: Span = attrs.field(eq=False)
-    subscript: bool = attrs.field(default=False, eq=False)
+    span: Span = field(eq=False)
+    subscript: bool = field(default=False, eq=False)
 
 
 @frozen
@@ -101,7 +99,7 @@ class Component:
 
     base: Name
     component: str
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -111,7 +109,7 @@ class Address:
 
     base: Name | None
     offset: int
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
     extra: tuple[Operand, ...] = ()
 
 
@@ -120,7 +118,7 @@ class Group:
     """``(a, b)``: the parenthesised lists of ``call``."""
 
     elements: tuple[Operand, ...]
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 Operand = (
@@ -138,7 +136,7 @@ class Guard:
 
     register: Name
     negated: bool
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -154,7 +152,7 @@ class Instruction:
     opcode: str
     modifiers: tuple[str, ...]
     operands: tuple[Operand, ...]
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -162,7 +160,7 @@ class Label:
     """``name:``."""
 
     name: str
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -175,7 +173,7 @@ class Initialiser:
     offset: int
     generic: bool
     mask: int | None
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -185,7 +183,7 @@ class Numbers:
     values: tuple[int, ...]
     width: int
     """0 for integers."""
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 class Leaf(NamedTuple):
@@ -202,8 +200,8 @@ class Addresses:
     """Consecutive leaves, some of them addresses; ``text`` is what they were written as."""
 
     values: tuple[Leaf, ...]
-    text: str = attrs.field(eq=False, repr=False)
-    span: Span = attrs.field(eq=False)
+    text: str = field(eq=False, repr=False)
+    span: Span = field(eq=False)
 
     def first(self) -> Initialiser:
         """The first leaf, as if it stood alone."""
@@ -234,7 +232,7 @@ class Field:
 
     name: str
     value: Integer | Float | Name
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 InitialiserTree = Initialiser | Numbers | Addresses | Field | tuple["InitialiserTree", ...]
@@ -248,7 +246,7 @@ class Declarator:
     count: int | None
     dimensions: tuple[int | None, ...]
     initialiser: InitialiserTree | None
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -262,7 +260,7 @@ class Variable:
     space: str
     type: str
     declarators: tuple[Declarator, ...]
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
     linkage: str | None = None
     align: int | None = None
     vector: int = 1
@@ -278,7 +276,7 @@ class Directive:
 
     name: str
     arguments: tuple[int | str, ...]
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -288,7 +286,7 @@ class CallPrototype:
     returns: tuple[Variable, ...]
     params: tuple[Variable, ...]
     noreturn: bool
-    span: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
 
 
 @frozen
@@ -296,8 +294,8 @@ class Block:
     """``{ ... }``: a scope for registers, variables and labels; ``end`` is its closing brace."""
 
     statements: tuple[Statement, ...]
-    span: Span = attrs.field(eq=False)
-    end: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
+    end: Span = field(eq=False)
 
 
 def statements(data: str) -> tuple[str, ...]:
@@ -311,8 +309,8 @@ class Section:
     """``.section .debug_info { ... }``: kept as text, a statement a line, and never interpreted."""
 
     name: str
-    data: str = attrs.field(eq=statements)
-    span: Span = attrs.field(eq=False)
+    data: str = field(eq=statements)
+    span: Span = field(eq=False)
 
 
 Statement = Instruction | Label | Variable | Directive | CallPrototype | Block | Section
@@ -329,8 +327,8 @@ class Function:
     params: tuple[Variable, ...]
     directives: tuple[Directive, ...]
     body: Block | None
-    span: Span = attrs.field(eq=False)
-    heading: Span = attrs.field(eq=False)
+    span: Span = field(eq=False)
+    heading: Span = field(eq=False)
     attributes: tuple[str, ...] = ()
 
 
@@ -342,5 +340,5 @@ class Module:
     target: tuple[str, ...]
     address_size: int
     items: tuple[Function | Variable | Directive | Section, ...]
-    file: str = attrs.field(eq=False, default="<ptx>")
-    source: str = attrs.field(eq=False, repr=False, default="")
+    file: str = field(eq=False, default="<ptx>")
+    source: str = field(eq=False, repr=False, default="")

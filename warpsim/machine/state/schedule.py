@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
 import numpy as np
 
 from warpsim.machine.values import Array
-from warpsim.records import define
+from warpsim.records import define, field
 
 if TYPE_CHECKING:
     from random import Random
@@ -28,7 +27,7 @@ class Schedule:
     """
 
     seed: int
-    stream: Random = attrs.field(repr=False)
+    stream: Random = field(repr=False)
     grain: int = ENDLESS
     splits: float = 0.5
     joins: float = 0.5

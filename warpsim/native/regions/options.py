@@ -6,9 +6,7 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from attrs import field
-
-from warpsim.records import frozen
+from warpsim.records import field, frozen
 
 if TYPE_CHECKING:
     from warpsim.graph.nodes import Node

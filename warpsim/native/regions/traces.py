@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-import attrs
 import numpy as np
 
 from warpsim.graph.nodes import LANES, Node, Untraceable, bits, cast, where
@@ -22,7 +21,7 @@ from warpsim.native.regions.forms import U32, U64, Effect, Product, Reader, Trac
 from warpsim.native.regions.options import Stops
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction
-from warpsim.records import SharedByCopies
+from warpsim.records import SharedByCopies, evolve
 from warpsim.types import TYPES
 
 
@@ -63,7 +62,7 @@ class Traces(SharedByCopies):
         reader = Reader(self.plan)
         reader.keys += made.inputs
         holds = condition.holds(reader, instruction, made.effects)
-        return attrs.evolve(made, inputs=tuple(reader.keys), stop=holds)
+        return evolve(made, inputs=tuple(reader.keys), stop=holds)
 
     def stopped(self, instruction: Instruction) -> bool:
         """Whether the launch may stop before an instruction whatever its registers hold."""
