@@ -55,13 +55,9 @@ def _aligned(facts: Facts, access: Access, *, certain: bool) -> Iterator[Finding
     odd = np.broadcast_to(address.bits % np.uint64(known) != 0, access.threads.shape) & access.threads
     if not _counts(odd, access.threads, certain=certain):
         return
-    rule = (
-        "matrix-alignment"
-        if access.instruction.traits.matrix is not None
-        else "tensor-map"
-        if access.align == 128
-        else "misaligned"
-    )
+    rule = "tensor-map" if access.align == 128 else "misaligned"
+    if access.instruction.traits.matrix is not None:
+        rule = "matrix-alignment"
     first = int(np.broadcast_to(address.bits, odd.shape)[odd][0])
     if address.exact:
         what = f"address 0x{first:x} is not a multiple of {access.align}"

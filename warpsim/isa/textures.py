@@ -47,13 +47,9 @@ def _lookup(start: str, levels: str = "") -> Callable[[Function], Function]:
                 block,
                 anchor="texture-instructions-tex",
                 types={
-                    "d": "dtype",
-                    "e": ".s32",
-                    "f": ".b32",
-                    "dx": ".f32",
-                    "dy": ".f32",
-                    "lod": lambda op: ".s32" if _whole(op) else ".f32",
-                },  # as the coordinates
+                    **{"d": "dtype", "e": ".s32", "f": ".b32", "dx": ".f32", "dy": ".f32"},
+                    "lod": lambda op: ".s32" if _whole(op) else ".f32",  # as the coordinates
+                },
                 vectors=_VECTORS,
                 enclosed=("dx", "dy"),
                 spaces={"a": {"texref"}},

@@ -65,13 +65,8 @@ class Layout:
         rows, columns = (self[0].size, self.size // self[0].size) if isinstance(self.shape, tuple) else (1, self.size)
         if self.size > SHOWN:
             return f"<code>{self!r}</code>"
-        cells = tuple(
-            tuple(
-                Cell(str(self(r + rows * c)), "", (r + rows * c) // max(self.size // HUES, 1) % HUES)
-                for c in range(columns)
-            )
-            for r in range(rows)
-        )
+        every = [Cell(str(self(at)), "", at // max(self.size // HUES, 1) % HUES) for at in range(rows * columns)]
+        cells = tuple(tuple(every[row::rows]) for row in range(rows))
         heads, labels = tuple(map(str, range(columns))), tuple(map(str, range(rows)))
         return part(Drawing(repr(self), (), "", heads, labels, cells, 40))
 

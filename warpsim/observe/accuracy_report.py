@@ -195,14 +195,9 @@ def _together(births: list[Birth]) -> list[Birth]:
         place = b.file, b.source_line, b.inlined_at
         found.setdefault((b.instruction, b.kinds.total() > 0, place if b.source_line else b.line), []).append(b)
     return [
-        evolve(
-            some[0],
-            lanes=sum(b.lanes for b in some),
-            total=sum(b.total for b in some),
-            kinds=sum((b.kinds for b in some), Counter()),
-            copies=len(some),
-        )
+        evolve(some[0], lanes=lanes, total=sum(b.total for b in some), kinds=kinds, copies=len(some))
         for some in found.values()
+        for lanes, kinds in [(sum(b.lanes for b in some), sum((b.kinds for b in some), Counter()))]
     ]
 
 

@@ -429,15 +429,8 @@ class Profiler(Watcher):
                 counts.partial += partial
         program = launch.plan.program
         file, text = program.file, program.lines
-        return Profile(
-            launch.plan.entry.name,
-            file,
-            program.target,
-            launch.grid,
-            launch.block,
-            tuple(_line(file, number, text, *lines[number], conflicts.get(number)) for number in sorted(lines)),
-            text,
-        )
+        shown = tuple(_line(file, number, text, *lines[number], conflicts.get(number)) for number in sorted(lines))
+        return Profile(launch.plan.entry.name, file, program.target, launch.grid, launch.block, shown, text)
 
 
 def _line(

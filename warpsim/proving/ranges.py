@@ -94,15 +94,9 @@ class Questions:
         if nbytes == 8 and number:
             found = next((a for a in self.state.memory.allocations if a.start <= number <= a.end), None)
             if found is not None:
-                place = self._place(
-                    f"array {found.start:x}",
-                    64,
-                    found.end - found.start,
-                    found.start,
-                    "global",
-                    read_only=found.read_only,
-                )
-                return place.base + (number - found.start)
+                name, first, size = f"array {found.start:x}", found.start, found.end - found.start
+                place = self._place(name, 64, size, first, "global", read_only=found.read_only)
+                return place.base + (number - first)
         return z3.BitVecVal(number, 8 * nbytes)
 
     def _variable(self, variable: Variable) -> z3.ExprRef | None:

@@ -228,17 +228,13 @@ class Reports:
             if doubt.reads is not None:
                 left[key].reads.append(doubt.reads)
             return
-        machine.fault(
-            RULE,
-            doubt.message + reason,
-            group,
-            lanes if lanes.any() else None,
-            address=doubt.address,
-            other=other,
-            advice=lambda: _astray(machine, (finding_at(machine.launch, place), other)) or advice,
-            severity=SEVERITY[reason],
-            repeats=not self.clocks.launch.any_contents,
-        )
+
+        def said() -> str:
+            return _astray(machine, (finding_at(machine.launch, place), other)) or advice
+
+        some, repeats = lanes if lanes.any() else None, not self.clocks.launch.any_contents
+        values = {"address": doubt.address, "other": other, "severity": SEVERITY[reason], "repeats": repeats}
+        machine.fault(RULE, doubt.message + reason, group, some, advice=said, **values)
 
 
 def _astray(machine: Machine, parties: tuple[Finding, Finding]) -> str:

@@ -94,16 +94,9 @@ class Places:
                 there = self.options.get("sources") == "cuda" or source_path(call.source[0], file) is not None
                 file, line = call.source if there else (file, line)
             at = next((n for n, i in enumerate(self.live().code) if i.span.line == call.line), 0)
-            frames.append(
-                {
-                    "id": int(given["threadId"]) * DEEPEST + depth,
-                    "name": qualified_name(call.function),
-                    "source": self._source(file),
-                    "line": line,
-                    "column": 1,
-                    "instructionPointerReference": hex(at),
-                }
-            )
+            number, name = int(given["threadId"]) * DEEPEST + depth, qualified_name(call.function)
+            place = {"source": self._source(file), "line": line, "column": 1, "instructionPointerReference": hex(at)}
+            frames.append({"id": number, "name": name, **place})
         start, levels = int(given.get("startFrame") or 0), int(given.get("levels") or 0)
         shown = frames[start : start + levels] if levels else frames[start:]
         respond({"stackFrames": shown, "totalFrames": len(frames)})
@@ -261,13 +254,8 @@ class Places:
                     {"address": hex(at), "instruction": text, "line": line, "location": self._source(program.file)}
                 )
             else:
-                found.append(
-                    {
-                        "address": hex(at) if at >= 0 else f"-{hex(-at)}",
-                        "instruction": "",
-                        "presentationHint": "invalid",
-                    }
-                )
+                address = hex(at) if at >= 0 else f"-{hex(-at)}"
+                found.append({"address": address, "instruction": "", "presentationHint": "invalid"})
         respond({"instructions": found})
 
 

@@ -202,11 +202,5 @@ class BatchState:
         """CTAs that have not begun."""
         alive = np.empty(shape.n_ctas, np.int64)
         alive.fill(shape.n_threads)
-        return cls(
-            shape,
-            ctas,
-            WordSpace(shared_size, shape.n_ctas),
-            WordSpace(local_size, shape.n),
-            alive,
-            np.zeros(shape.n_ctas, np.int64),
-        )
+        shared, local = WordSpace(shared_size, shape.n_ctas), WordSpace(local_size, shape.n)
+        return cls(shape, ctas, shared, local, alive, np.zeros(shape.n_ctas, np.int64))

@@ -196,15 +196,8 @@ class RegionFormer:
                 return cut
             if target is None or (guard is not None and following is None):
                 return cut
-            whole = BlockSlice(
-                block,
-                first,
-                steps,
-                ends=True,
-                guard=guard,
-                target=target,
-                following=None if guard is None else following,
-            )
+            after = None if guard is None else following
+            whole = BlockSlice(block, first, steps, ends=True, guard=guard, target=target, following=after)
         if whole.has_back_edge and (bound.waits or steps == first):
             return cut
         return whole
