@@ -99,18 +99,12 @@ def _root_specials(out: Array, sign: Array, e: Array, m: Array, at_zero: Array, 
 def ex2_ftz(x: Array) -> Array:
     """2**x as ``ex2.approx.ftz.f32``."""
     _, sign, e, m = _parts(x)
-    significand = m | 0x800000
-    shift = e - 127
-    t = significand << np.minimum(np.maximum(shift, 0), 20) >> np.minimum(np.maximum(-shift, 0), 40)
-    whole = (t & 0x7FFFFF) == 0
-    t = np.where(sign != 0, np.where(whole, -t, ~t), t)
+    t = (m | 0x800000) << 20 >> np.minimum(np.maximum(147 - e, 0), 63)
+    t = np.where(sign != 0, -t - ((t & 0x7FFFFF) != 0), t)
     f = t & 0x7FFFFF
-    y = _interpolate("ex2", f >> 17, f & 0x1FFFF, 24456, 4, 4) >> 17
-    field = 127 + (t >> 23)
-    out = _assemble(np.uint32(0), field, np.where(whole, 0, y & 0x7FFFFF))
-    out = np.where(field >= 255, INF, np.where(field <= 0, np.uint32(0), out))
-    out = np.where(e < 104, np.uint32(0x3F800000), out)
-    return np.where((e == 255) & (m != 0), NAN, out).view(F32)
+    y = (t - f) + (126 << 23) + (_interpolate("ex2", f >> 17, f & 0x1FFFF, 24456, 4, 4) >> 17)
+    y = np.minimum(np.where(y < 1 << 23, 0, y), 255 << 23).astype(np.uint32)
+    return np.where((e == 255) & (m != 0), NAN, y).view(F32)
 
 
 def _normalise(magnitude: Array, top: int) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from warpsim.numerics.arrays import F32, F64, WORKSPACE, Array, few, least, overridable
+from warpsim.numerics.arrays import F32, F64, WORKSPACE, Array, few, least, overridable, some
 
 
 def exact_fma(a: float, b: float, c: float, mode: str) -> float:
@@ -76,7 +76,7 @@ def canonical(x: Array) -> Array:
 def flush(x: Array) -> Array:
     """Replace subnormal f32 values by zeros of the same sign."""
     small = np.abs(x) < _TINY
-    if np.logical_or.reduce(small, axis=None):  # as `any`, with fewer calls
+    if some(small):
         x = np.where(small, np.copysign(np.float32(0), x), x)
     return x
 
@@ -85,7 +85,7 @@ def flush_product(r: Array, mode: str, a: Array, b: Array, c: Array | None = Non
     """a * b (+ c), rounded to the f32 ``r``, with subnormal results flushed to zero, including results that reach the
     least normal number only through the coarser rounding of subnormals (as on an H100)."""
     least = np.abs(r) == _TINY
-    if np.logical_or.reduce(least, axis=None):
+    if some(least):
         a, b, *rest = (x.astype(F64) for x in np.broadcast_arrays(a, b, *([] if c is None else [c])))
         exact = odd_sum(a * b, rest[0]) if rest else a * b
         fine = narrow(exact * 2.0**64, mode)  # rounded as if the exponent were unbounded
@@ -96,7 +96,7 @@ def flush_product(r: Array, mode: str, a: Array, b: Array, c: Array | None = Non
 def flush_quotient(r: Array, mode: str, a: Array, b: Array) -> Array:
     """a / b, rounded to the f32 ``r``, with subnormal results flushed as in `flush_product`."""
     least = np.abs(r) == _TINY
-    if least.any():
+    if some(least):
         short = (
             2.0**-151 if mode == "rn" else 2.0**-150
         )  # of the least normal number; toward it, the next one below counts
