@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 
 import random_kinds
+import random_pairs
 
 BLOCKS = [
     (32, 1),
@@ -45,6 +47,8 @@ class Kernel:
     """Rules that are on: those of asynchronous steps keep machine code away."""
     most: int = 3_000_000
     """Instructions after which a launch that does not end is ended."""
+    maps: tuple[tuple[int, int], str] | None = None
+    """The box and the swizzle of two maps that it takes: of what it reads and of what it works in."""
 
 
 class Writer:
@@ -60,9 +64,11 @@ class Writer:
         cluster: int,
         callees: list[str],
         more: bool,
+        maps: bool = False,
+        joint: str = "",
     ) -> None:
         self.rng, self.threads, self.tame, self.leaves, self.cluster = rng, threads, tame, leaves, cluster
-        self.callees, self.more = callees, more
+        self.callees, self.more, self.maps, self.joint = callees, more, maps, joint
         self.lines: list[str] = []
         self.labels = self.printed = 0
         self.loops: list[tuple[str, str]] = []
@@ -464,10 +470,10 @@ class Writer:
             if self.more and self.rng.random() < 0.4:
                 if not together or self.rng.random() < 0.5:
                     self.rng.choice(random_kinds.OF_ONE)(self)
-                elif self.rng.random() < 0.4:
+                elif (which := self.rng.random()) < 0.3:
                     self.rng.choice(of_all)()
                 else:
-                    self.rng.choice(random_kinds.OF_ALL)(self)
+                    self.rng.choice(random_kinds.OF_ALL if which < 0.6 else random_pairs.BETWEEN)(self)
             elif kind < 0.25:
                 self.arithmetic()
             elif kind < 0.35:
@@ -500,20 +506,24 @@ def kernel(seed: int, *, more: bool = False) -> Kernel:
     threads, grid = block[0] * block[1], rng.choice([1, 1, 2, 5])
     tame, leaves, cluster = seed % 3 == 0, rng.random() < 0.3, 2 if grid == 2 and rng.random() < 0.5 else 0
     functions: list[str] = []
+    registers, shared = (f"{REGISTERS}\n{random_pairs.REGISTERS}", random_pairs.SHARED) if more else (REGISTERS, "")
 
-    def writer(callees: list[str]) -> Writer:
-        return Writer(rng, threads=threads, tame=tame, leaves=leaves, cluster=cluster, callees=callees, more=more)
+    def writer(callees: list[str], **given: Any) -> Writer:
+        return Writer(
+            rng, threads=threads, tame=tame, leaves=leaves, cluster=cluster, callees=callees, more=more, **given
+        )
 
     names = ["f0", "f1"] if rng.random() < 0.6 else []
-    for number, name in enumerate(names):
+    joint = ["all"] if more and rng.random() < 0.3 else []
+    for number, name in enumerate(names + joint):
         inner = writer(names[:number])
-        inner.block(1, together=False)
+        inner.block(1, together=name in joint)
         body = "\n".join(inner.lines)
-        functions.append(f""".func (.param .b32 z) {name} (.param .b32 x, .param .b64 y, .param .b64 v) {{ {REGISTERS} {SHAPE if number else ""} {BEGIN}
+        functions.append(f""".func (.param .b32 z) {name} (.param .b32 x, .param .b64 y, .param .b64 v) {{ {registers} {SHAPE if number else ""} {BEGIN}
 ld.param.u32 %r0, [x]; ld.param.u64 %in, [y]; ld.param.u64 %work, [v]; {" ".join(f"add.u32 %r{k}, %r0, {k};" for k in range(1, 10))}
 {body}
 xor.b32 %r0, %r0, %r1; st.param.b32 [z], %r0; ret; }}""")
-    main = writer(names)
+    main = writer(names, maps=more, joint="".join(joint))
     if tame or rng.random() < 0.5:
         main.line("mov.u32 %a, %i; mov.u32 %b, tile;")
         main.line(f"F: shl.b32 %x, %a, 2; add.u32 %x, %x, %b; st.shared.u32 [%x], %a; add.u32 %a, %a, {threads};")
@@ -523,25 +533,30 @@ xor.b32 %r0, %r0, %r1; st.param.b32 [z], %r0; ret; }}""")
     )
     for _ in range(rng.choice([1, 1, 1, 2, 3]) if more else rng.randrange(2, 6)):
         main.block(rng.choice([1, 1, 1, 2] if more else [2, 2, 3]), together=True)
+        if more and rng.random() < 0.5:
+            rng.choice(random_pairs.BETWEEN)(main)
     body = "\n".join(main.lines)
     values = " ".join(f"mov.u32 %r{k}, {('%t', '%i', '%c', '%lane', k * 77)[k % 5]};" for k in range(10))
     sums = " ".join(f"mad.lo.u32 %r0, %r0, 31, %r{k};" for k in range(1, 10))
+    maps = "%load" in body or "%store" in body
+    taken = ", .param .align 64 .b8 load[128], .param .align 64 .b8 store[128]" if maps else ""
+    addresses = "mov.b64 %load, load; cvta.param.u64 %load, %load; mov.b64 %store, store; cvta.param.u64 %store, %store;"
+    limit = ".maxnreg 64 " if "setmaxnreg" in body else ""
     text = f""".version 8.6
 .target sm_90a
 .address_size 64
 .extern .func (.param .b32 z) vprintf (.param .b64 f, .param .b64 v);
 .const .align 4 .b32 table[8] = {{1, 2, -1, 7, 0, 31, 65536, 9}};
 .global .align 1 .b8 format[] = {{37, 117, 32, 37, 117, 10, 0}};
-.shared .align 16 .b8 tile[{WORDS * 4}]; .shared .align 8 .b8 phases[16]; .shared .align 4 .b8 lock[32];
+.shared .align 16 .b8 tile[{WORDS * 4}]; .shared .align 8 .b8 phases[16]; .shared .align 4 .b8 lock[32]; {shared}
 {chr(10).join(functions)}
-.visible .entry k(.param .u64 a, .param .u64 w, .param .u64 o) {{ {REGISTERS} {SHAPE if names else ""} {BEGIN}
-ld.param.u64 %in, [a]; ld.param.u64 %work, [w]; ld.param.u64 %out, [o]; {values}
+.visible .entry k(.param .u64 a, .param .u64 w, .param .u64 o{taken}) {limit}{{ {registers} {SHAPE if names else ""} {BEGIN}
+ld.param.u64 %in, [a]; ld.param.u64 %work, [w]; ld.param.u64 %out, [o]; {values} {addresses if maps else ""}
 {body}
 {sums}
 mad.lo.u32 %a, %c, {threads}, %i; mul.wide.u32 %d, %a, 4; add.u64 %d, %d, %out; st.global.u32 [%d], %r0; ret; }}"""
     silent = seed % 2 == 0 or (seed % 16 and ("cp.async" in text or "mbarrier" in text))
     if more:
-        return Kernel(
-            text, grid, block, cluster, rng.choice(["none", "none", "none", "default", "default", "all"]), 200_000
-        )
+        checks, (box, swizzles) = rng.choice(["none"] * 3 + ["default"] * 2 + ["all"]), rng.choice(random_pairs.BOXES)
+        return Kernel(text, grid, block, cluster, checks, 200_000, (box, rng.choice(swizzles)) if maps else None)
     return Kernel(text, grid, block, cluster, "none" if silent else "default")

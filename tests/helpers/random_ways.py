@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import random
 import re
@@ -46,6 +47,20 @@ def arrays(made: Kernel) -> tuple[Any, ...]:
     return given, np.zeros(WORDS, np.uint32), np.zeros(made.grid * made.block[0] * made.block[1], np.uint32)
 
 
+def maps(made: Kernel, given: tuple[Any, ...]) -> tuple[warpsim.TensorMap, ...]:
+    """Maps of the first two arrays, as squares, if the kernel takes any."""
+    if made.maps is None:
+        return ()
+    box, swizzle = made.maps
+    sides = [math.isqrt(array.size) for array in given[:2]]
+    return tuple(
+        warpsim.TensorMap(
+            array, global_dim=(side, side), global_strides=(4 * side,), box_dim=box, swizzle=swizzle
+        )
+        for array, side in zip(given, sides, strict=False)
+    )
+
+
 def options(made: Kernel, engine: str) -> dict[str, Any]:
     """How it is launched."""
     cluster = (made.cluster,) if made.cluster else None
@@ -65,7 +80,7 @@ def outcome(made: Kernel, engine: str, **more: Any) -> dict[str, Any]:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         try:
             launched = warpsim.load(made.text)["k"]
-            result = launched((made.grid,), made.block, given, **options(made, engine), **more)
+            result = launched((made.grid,), made.block, (*given, *maps(made, given)), **options(made, engine), **more)
             found: dict[str, Any] = {
                 "findings": [str(f) for f in result.findings],
                 "instructions": (result.instructions, result.thread_instructions, dict(result.opcodes)),
@@ -82,7 +97,8 @@ def session(made: Kernel, engine: str, seed: int) -> dict[str, Any]:
     """What a session sees at some steps, and what it leaves; it runs past findings."""
     given, rng = arrays(made), random.Random(seed)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        one = Session(warpsim.load(made.text)["k"], (made.grid,), made.block, given, **options(made, engine))
+        launched = warpsim.load(made.text)["k"]
+        one = Session(launched, (made.grid,), made.block, (*given, *maps(made, given)), **options(made, engine))
         one.stop_at_findings = False
         looks = []
         for _ in range(2):
