@@ -184,6 +184,23 @@ other:
         assert [f.rule for f in found] == rules
 
 
+def test_an_atomic_of_what_is_known_and_what_is_not(device):
+    """One thread of each CTA compares 64 bits that nobody wrote, and would then store what it has found."""
+    text = HEAD + """
+.visible .entry k(.param .u64 a)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<6>; .shared .align 8 .b64 s; .reg .pred %p;
+    ld.param.u64 %rd1, [a]; mov.u32 %r1, %ctaid.x; mul.wide.u32 %rd2, %r1, 8; add.u64 %rd1, %rd1, %rd2; cvt.u64.u32 %rd2, %r1; mov.u64 %rd3, 7;
+    mov.u32 %r2, s; cvt.u64.u32 %rd4, %r2; cvta.shared.u64 %rd4, %rd4;
+    atom.cas.b64 %rd5, [%rd4], %rd2, %rd3; atom.cas.b64 %rd5, [%rd4], %rd2, %rd5;
+    st.global.u64 [%rd1], %rd5;
+    ret;
+}
+"""
+    found = warpsim.load(text)["k"](2, 1, (np.zeros(2, np.uint64),), device=device, on_finding="collect").findings
+    assert [f.rule for f in found] == ["uninitialised"]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_bits_are_made_when_they_are_needed(seed):
     """Rows that all columns have written are known without the bits; made later, the bits say the same."""

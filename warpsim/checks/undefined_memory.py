@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -211,7 +212,7 @@ def _exchanged(old: Array, new: Array, *_: Array) -> Array:
 
 def _combined(old: Array, *operands: Array) -> Array:
     """The written bits of memory combined with operands of such written bits."""
-    unsure = np.any([lanes_of(_inverted(operand)) for operand in operands], axis=0)
+    unsure = reduce(np.logical_or, [lanes_of(_inverted(operand)) for operand in operands])  # some for all lanes
     return np.where(unsure, np.zeros(1, old.dtype), old)
 
 
