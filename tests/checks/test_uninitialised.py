@@ -91,6 +91,15 @@ def test_only_the_lanes_that_read_unwritten_bytes():
     assert findings(f"{half} ld.shared.u32 %r4, [%r3];\nst.global.u32 [%rd4], %r4;") == [(1, 0, ALL[16:])]
 
 
+def test_the_origin_is_the_lanes_whose_load_found_nothing():
+    """The other party of a finding is not all that load: CTA 0 has written before it, and half of CTA 1."""
+    text = f"""{HEAD}mov.u32 %r6, %ctaid.x; setp.eq.u32 %p1, %r6, 0; setp.lt.or.u32 %p1, %r1, 16, %p1; @%p1 st.shared.u32 [%r3], %r1;
+ld.shared.u32 %r4, [%r3]; st.global.u32 [%rd4], %r4; ret; }}"""
+    (found,) = warpsim.load(text)["k"](2, 32, [np.zeros(256, np.uint32)] * 2, on_finding="collect").findings
+
+    assert (found.cta, found.lanes) == (found.other.cta, found.other.lanes) == ((1, 0, 0), ALL[16:])
+
+
 def test_after_lanes_diverge_and_meet():
     """Shadows follow registers through branches."""
     body = (

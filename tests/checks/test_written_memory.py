@@ -186,7 +186,9 @@ other:
 
 def test_an_atomic_of_what_is_known_and_what_is_not(device):
     """One thread of each CTA compares 64 bits that nobody wrote, and would then store what it has found."""
-    text = HEAD + """
+    text = (
+        HEAD
+        + """
 .visible .entry k(.param .u64 a)
 {
     .reg .b32 %r<4>; .reg .b64 %rd<6>; .shared .align 8 .b64 s; .reg .pred %p;
@@ -197,6 +199,7 @@ def test_an_atomic_of_what_is_known_and_what_is_not(device):
     ret;
 }
 """
+    )
     found = warpsim.load(text)["k"](2, 1, (np.zeros(2, np.uint64),), device=device, on_finding="collect").findings
     assert [f.rule for f in found] == ["uninitialised"]
 

@@ -531,7 +531,7 @@ xor.b32 %r0, %r0, %r1; st.param.b32 [z], %r0; ret; }}""")
     main.line(
         "setp.lt.u32 %q, %i, 8; mov.u32 %a, lock; mad.lo.u32 %a, %i, 4, %a; @%q st.shared.u32 [%a], 0; bar.sync 0;"
     )
-    for _ in range(rng.choice([1, 1, 1, 2, 3]) if more else rng.randrange(2, 6)):
+    for _ in range(rng.choice([1, 1, 1, 1, 2]) if more else rng.randrange(2, 6)):
         main.block(rng.choice([1, 1, 1, 2] if more else [2, 2, 3]), together=True)
         if more and rng.random() < 0.5:
             rng.choice(random_pairs.BETWEEN)(main)
@@ -540,7 +540,9 @@ xor.b32 %r0, %r0, %r1; st.param.b32 [z], %r0; ret; }}""")
     sums = " ".join(f"mad.lo.u32 %r0, %r0, 31, %r{k};" for k in range(1, 10))
     maps = "%load" in body or "%store" in body
     taken = ", .param .align 64 .b8 load[128], .param .align 64 .b8 store[128]" if maps else ""
-    addresses = "mov.b64 %load, load; cvta.param.u64 %load, %load; mov.b64 %store, store; cvta.param.u64 %store, %store;"
+    addresses = (
+        "mov.b64 %load, load; cvta.param.u64 %load, %load; mov.b64 %store, store; cvta.param.u64 %store, %store;"
+    )
     limit = ".maxnreg 64 " if "setmaxnreg" in body else ""
     text = f""".version 8.6
 .target sm_90a

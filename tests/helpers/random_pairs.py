@@ -53,9 +53,7 @@ def fill(w: Writer, how: str) -> None:
     if how == "bulk":
         w.line("and.b32 %x, %s2, 7; mul.wide.u32 %u, %x, 512; add.u64 %u, %u, %in; setp.eq.u32 %o, %lane, 0;")
         w.line(f"@%o mbarrier.arrive.expect_tx.shared.b64 _, [%s3], {SIZE};")
-        w.line(
-            f"@%o cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s6], [%u], {SIZE}, [%s3];"
-        )
+        w.line(f"@%o cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s6], [%u], {SIZE}, [%s3];")
     elif how == "tensor":
         w.line(f"elect.sync %x|%o, -1; @%o mbarrier.arrive.expect_tx.shared.b64 _, [%s3], {SIZE};")
         w.line(f"mul.lo.u32 %x, %s2, {w.rng.choice([4, 8, 12])}; sub.u32 %y, %x, {w.rng.choice([0, 0, 3])};")
@@ -81,7 +79,9 @@ def consume(w: Writer) -> None:
             four = ", ".join(f"%r{k}" for k in w.rng.sample(range(10), 4))
             w.line(f"mad.lo.u32 %x, %lane, 16, %s6; ld.shared.v4.u32 {{{four}}}, [%x];")
         elif kind == 2:
-            w.line("mad.lo.u32 %x, %lane, 16, %s6; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%x];")
+            w.line(
+                "mad.lo.u32 %x, %lane, 16, %s6; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%x];"
+            )
             w.line(
                 "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r1, %r2, %r3, %r4}, {%r1, %r2}, {%f0, %f1, %f2, %f3};"
             )
@@ -95,7 +95,9 @@ def descriptor(w: Writer) -> None:
     """That of a matrix in ``stage``, in ``%u``: of all, or of the warpgroup or the CTA."""
     which = w.rng.choice(["0", "%c", "%w", "%s2"])
     w.line(f"shr.u32 %x, {which}, {2 if which == '%w' else 0}; and.b32 %x, %x, 1;")
-    w.line("mov.u32 %y, stage; mad.lo.u32 %x, %x, 1024, %y; shr.u32 %x, %x, 4; or.b32 %x, %x, 0x80000; mov.b64 %u, {%x, 16};")
+    w.line(
+        "mov.u32 %y, stage; mad.lo.u32 %x, %x, 1024, %y; shr.u32 %x, %x, 4; or.b32 %x, %x, 0x80000; mov.b64 %u, {%x, 16};"
+    )
 
 
 def multiply(w: Writer) -> None:
@@ -104,7 +106,10 @@ def multiply(w: Writer) -> None:
     w.line("wgmma.fence.sync.aligned;")
     for _ in range(w.rng.randrange(1, 3)):
         n = w.rng.choice([8, 16, 32])
-        d, a, end = ", ".join(f"%f{k}" for k in range(n // 2)), *w.rng.choice([("%u", ", 0, 0"), ("{%r5, %r6, %r7, %r8}", ", 0")])
+        d, a, end = (
+            ", ".join(f"%f{k}" for k in range(n // 2)),
+            *w.rng.choice([("%u", ", 0, 0"), ("{%r5, %r6, %r7, %r8}", ", 0")]),
+        )
         w.line(f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.f16.f16 {{{d}}}, {a}, %u, 1, 1, 1{end};")
     w.line("wgmma.commit_group.sync.aligned;")
 
@@ -125,7 +130,9 @@ def pipeline(w: Writer) -> None:
     if w.leaves or w.threads % 32 or warps < 2:
         return named(w)
     rng, stages, rounds = w.rng, w.rng.randrange(1, 4), w.rng.randrange(1, 6)
-    how = rng.choice(["bulk", "bulk", "tensor", "tensor", "groups", "stores"] if w.maps else ["bulk", "groups", "stores"])
+    how = rng.choice(
+        ["bulk", "bulk", "tensor", "tensor", "groups", "stores"] if w.maps else ["bulk", "groups", "stores"]
+    )
     grouped = warps >= 8 and rng.random() < 0.7
     producer = 0 if grouped else rng.choice([0, warps - 1])
     some = rng.random() < 0.2 and not grouped
@@ -211,7 +218,9 @@ def phases(w: Writer) -> None:
     w.line(f"mov.u32 %s2, 0; mov.u32 %s1, 0; {begin}:")
     rng.choice([w.access, w.arithmetic, w.collective])()
     if drop:  # the last thread is not waited for any more
-        w.line(f"setp.eq.u32 %o, %i, {w.threads - 1}; @%o mbarrier.arrive_drop.shared.b64 %u, [%s4]{', 2' if twice else ''}; @%o bra {end};")
+        w.line(
+            f"setp.eq.u32 %o, %i, {w.threads - 1}; @%o mbarrier.arrive_drop.shared.b64 %u, [%s4]{', 2' if twice else ''}; @%o bra {end};"
+        )
     w.line(f"mbarrier.arrive.shared.b64 %u, [%s4]{', 2' if twice else ''};")
     if rng.random() < 0.3:
         w.line("mbarrier.pending_count.b64 %x, %u;")
@@ -230,12 +239,16 @@ def groups(w: Writer) -> None:
     """Each thread copies ahead into two slots of its own, and reads what is there by then."""
     rng, rounds, begin = w.rng, w.rng.randrange(1, 6), w.label()
     ahead, together, size = rng.randrange(3), not w.leaves and rng.random() < 0.6, rng.choice([4, 8, 16])
-    w.line("and.b32 %s0, %i, 127; mov.u32 %s5, stage; mad.lo.u32 %s5, %s0, 16, %s5; mul.wide.u32 %u, %s0, 16; add.u64 %u, %u, %in;")
+    w.line(
+        "and.b32 %s0, %i, 127; mov.u32 %s5, stage; mad.lo.u32 %s5, %s0, 16, %s5; mul.wide.u32 %u, %s0, 16; add.u64 %u, %u, %in;"
+    )
     w.line(f"mov.u32 %s2, 0; {begin}: and.b32 %x, %s2, 1; mad.lo.u32 %s6, %x, 2048, %s5;")
     cache = "cg" if size == 16 else "ca"
     w.line(f"{w.guard()}cp.async.{cache}.shared.global [%s6], [%u], {size}; cp.async.commit_group; add.u64 %u, %u, 16;")
     w.line(f"cp.async.wait_group {ahead};{' bar.sync 0;' if together else ''}")
-    w.line(f"xor.b32 %x, %s6, {rng.choice([0, 2048])}; ld.shared.u32 {w.reg()}, [%x];{' bar.sync 0;' if together else ''}")
+    w.line(
+        f"xor.b32 %x, %s6, {rng.choice([0, 2048])}; ld.shared.u32 {w.reg()}, [%x];{' bar.sync 0;' if together else ''}"
+    )
     w.line(f"add.u32 %s2, %s2, 1; setp.lt.u32 %o, %s2, {rounds}; @%o bra {begin}; cp.async.wait_all;")
 
 
@@ -263,7 +276,12 @@ def tensor_store(w: Writer) -> None:
     if w.leaves or not w.maps:
         return named(w)
     rng, begin = w.rng, w.label()
-    what = rng.choice(["cp.async.bulk.tensor.2d.global.shared::cta.bulk_group", "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.bulk_group"])
+    what = rng.choice(
+        [
+            "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group",
+            "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.bulk_group",
+        ]
+    )
     read = rng.choice(["", ".read"])
     fence = rng.choice(["fence.proxy.async;", "fence.proxy.async.shared::cta;", "fence.proxy.async.shared::cta;", ""])
     w.line(f"mov.u32 %s5, stage; mov.u32 %s2, 0; and.b32 %s0, %i, 127; {begin}: mad.lo.u32 %s6, %s0, 4, %s5;")
@@ -284,13 +302,17 @@ def remote(w: Writer) -> None:
     kind = rng.randrange(4)
     counts = {0: 1, 1: 2 * w.threads, 2: 1, 3: w.threads}[kind]
     prepare(w, [counts])
-    w.line(f"{meet} mov.u32 %x, %cluster_ctarank; xor.b32 %x, %x, 1; and.b32 %s0, %i, 127; mad.lo.u32 %s6, %s0, 4, %s5;")
+    w.line(
+        f"{meet} mov.u32 %x, %cluster_ctarank; xor.b32 %x, %x, 1; and.b32 %s0, %i, 127; mad.lo.u32 %s6, %s0, 4, %s5;"
+    )
     w.line("mapa.shared::cluster.u32 %s3, %s4, %x; mapa.shared::cluster.u32 %s7, %s6, %x; mov.b16 %both, 3;")
     if kind == 0:  # stores that count bytes
         w.line(f"@%o mbarrier.arrive.expect_tx.shared.b64 _, [%s4], {4 * w.threads};")
         w.line(f"st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%s7], {w.reg()}, [%s3];")
     elif kind == 1:  # all arrive at both
-        w.line(f"st.shared::cluster.u32 [%s7], {w.reg()}; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%s3];")
+        w.line(
+            f"st.shared::cluster.u32 [%s7], {w.reg()}; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%s3];"
+        )
         w.line("mbarrier.arrive.release.cluster.shared::cta.b64 _, [%s4];")
     elif kind == 2:  # a copy to both
         w.line(f"@%o mbarrier.arrive.expect_tx.shared.b64 _, [%s4], {SIZE}; setp.ne.and.u32 %o, %x, 0, %o;")
@@ -299,7 +321,9 @@ def remote(w: Writer) -> None:
             f"[%s5], [%in], {SIZE}, [%s4], %both;"
         )
     else:
-        w.line(f"atom.shared::cluster.add.u32 {w.reg()}, [%s7], {w.reg()}; red.shared::cluster.max.u32 [%s7], {w.reg()};")
+        w.line(
+            f"atom.shared::cluster.add.u32 {w.reg()}, [%s7], {w.reg()}; red.shared::cluster.max.u32 [%s7], {w.reg()};"
+        )
         w.line("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%s3];")
     label = w.label()
     acquire = rng.choice([".acquire.cluster", ".acquire.cluster", ""])

@@ -31,7 +31,7 @@ def compared(seeds: Iterable[int], done: list[Any]) -> tuple[list[str], int]:
 
 def test_some_kernels(done: list[Any]) -> None:
     """A few seeds, of kernels that compile in no time."""
-    bad, compiled = compared((2, 7, 16), done)
+    bad, compiled = compared((2, 7, 39), done)
 
     assert bad == []
     assert compiled > 1

@@ -6,6 +6,7 @@ origin is the load that read them, or the unwritten register and the first instr
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import cast
 
 import numpy as np
@@ -98,17 +99,20 @@ class Origins:
         return found[-1].origin if found else None
 
     def loaded(
-        self, machine: Machine, group: Group, instruction: Instruction, address: Address, slots: list[int]
+        self, machine: Machine, group: Group, instruction: Instruction, address: Address, bits: dict[int, Array]
     ) -> None:
-        """Note a load that gave undefined bytes to these registers."""
+        """Note a load that gave these undefined bits to registers."""
+        if not bits:
+            return
         origin = None
         if self._stored and instruction.traits.access is Access.LOAD:
             kind, place = _place(instruction, address)
             origin = self.of(kind, int(place.min()), int(place.max()))
         if origin is None:
             named = _variable(machine.launch, instruction, address)
-            origin = party(machine.launch, machine.batch, group, f"{MEMORY} ({named})" if named else MEMORY)
-        for slot in slots:
+            lanes = reduce(np.logical_or, map(lanes_of, bits.values()))
+            origin = party(machine.launch, machine.batch, group, f"{MEMORY} ({named})" if named else MEMORY, lanes)
+        for slot in bits:
             self.put(group, slot, origin)
 
 

@@ -451,7 +451,7 @@ def _take(machine: Machine, met: Met) -> bool:
         return False
     bits = collect(group.warps, bits, wide=flow.wide) if flow.warps else bits
     taken = flow.committed(machine, group, bits, active)
-    origins(machine).loaded(machine, group, instruction, met.arguments[0], slots)
+    origins(machine).loaded(machine, group, instruction, met.arguments[0], {s: taken[s] for s in slots if s in taken})
     for number, slot in enumerate(slots):
         if slot in taken:
             put(group, slot, taken[slot])

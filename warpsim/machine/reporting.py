@@ -147,10 +147,10 @@ def _by(launch: LaunchState) -> dict[str, object]:
     return {LAUNCHED_BY: launch.by} if launch.by else {}
 
 
-def party(launch: LaunchState, batch: BatchState, group: Group, message: str) -> Finding:
-    """The group's current step as the other party of a finding."""
-    cta, warp, lanes = locate(launch, batch, group, None)
-    return evolve(finding_at(launch, present(group)), message=message, cta=cta, warp=warp, lanes=lanes)
+def party(launch: LaunchState, batch: BatchState, group: Group, message: str, lanes: Array | None = None) -> Finding:
+    """The group's current step, of all or some lanes, as the other party of a finding."""
+    cta, warp, which = locate(launch, batch, group, lanes)
+    return evolve(finding_at(launch, present(group)), message=message, cta=cta, warp=warp, lanes=which)
 
 
 def line_text(launch: LaunchState, line: int) -> str:
