@@ -351,6 +351,15 @@ def test_shapes_serve_other_texts(folder, monkeypatch, later_shapes):
     assert made != []
 
 
+@pytest.mark.long
+def test_shapes_are_kept_when_a_process_ends():
+    """Nothing but its end has them written."""
+    run = f"import warpsim; from warpsim.program import stored; stored.LONG = 0; warpsim.load({TEXT!r})"
+    subprocess.check_call([sys.executable, "-c", run])
+
+    assert stored.Shelf(("sm_100a",), (8, 6)).shapes
+
+
 def test_shapes_that_are_too_many(monkeypatch, later_shapes):
     """Those of the module that was read last stay."""
     monkeypatch.setattr(stored, "MOST", 6)
