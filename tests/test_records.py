@@ -129,11 +129,15 @@ def test_made_when_used():
     class Fresh:
         x: int
 
-    assert not inspect.isfunction(vars(Fresh)["__init__"])
+    found = vars(Fresh)["__init__"]
+    assert not inspect.isfunction(found)
     assert Fresh(1) == Fresh(1)
     assert inspect.isfunction(vars(Fresh)["__init__"])
     assert inspect.isfunction(vars(Fresh)["__eq__"])
     assert not inspect.isfunction(vars(Fresh)["__repr__"])
+    one = object.__new__(Fresh)  # a thread that found the stand-in before another made the method
+    found.__get__(one, Fresh)(2)
+    assert (one.x, found.__get__(None, Fresh)) == (2, Fresh.__init__)
 
 
 @pytest.mark.parametrize("kind", ["frozen", "define"])

@@ -26,7 +26,9 @@ class _Later:
         self._name, self._make = name, make
 
     def __get__(self, instance: object, owner: type) -> object:
-        record = next(each for each in owner.__mro__ if vars(each).get(self._name) is self)
+        record = next((each for each in owner.__mro__ if vars(each).get(self._name) is self), None)
+        if record is None:  # another thread was faster
+            return getattr(owner if instance is None else instance, self._name)
         made = self._make(record)
         setattr(record, self._name, made)
         return made.__get__(instance, owner) if isinstance(made, FunctionType) else made
