@@ -119,7 +119,7 @@ def test_old_properties(ask):
 
 def test_contexts(ask):
     """Limits and flags of a context, its version and number; priorities of streams."""
-    for limit, value in ((0, 1024), (1, 1 << 20), (2, 8 << 20), (3, 2), (4, 2048), (5, 128), (6, 0)):
+    for limit, value in ((0, 1024), (1, 33 << 18), (2, 8 << 20), (3, 2), (4, 2048), (5, 128), (6, 0)):
         assert ask("cuCtxGetLimit", ..., limit) == value
         ask("cuCtxSetLimit", limit, value + 8)
         assert ask("cudaDeviceGetLimit", ..., limit) == value + 8

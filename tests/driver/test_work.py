@@ -2,6 +2,7 @@
 
 import ctypes
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -122,29 +123,46 @@ def test_launches(ask, functions, words):
     ask("cuLaunchKernel", found["put"], 1, 1, 1, 1, 1, 1, 0, 0, 0, row(1, ctypes.addressof(shorter), 2, ctypes.addressof(size), 0), status=INVALID_VALUE)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("grid", "block", "good"),
-    [
-        ((1, 1, 1), (1024, 1, 1), True),
-        ((1, 1, 1), (1, 1024, 1), True),
-        ((1, 1, 1), (1, 1, 64), True),
-        ((1, 1, 1), (1, 1, 65), False),
-        ((1, 1, 1), (1025, 1, 1), False),
-        ((1, 1, 1), (1, 1025, 1), False),
-        ((1, 1, 1), (32, 33, 1), False),
-        ((0, 1, 1), (1, 1, 1), False),
-        ((1, 1, 0), (1, 1, 1), False),
-        ((1, 1, 1), (0, 1, 1), False),
-        ((2, 3, 4), (4, 2, 3), True),
-    ],
-)
-def test_dimensions_of_the_run_time(ask, functions, words, grid, block, good):
-    """cudaErrorInvalidConfiguration for what no kernel may have."""
-    address, _ = words
-    values = ctypes.c_uint64(address), ctypes.c_uint32(77)
-    extents = [grid[0] | grid[1] << 32, grid[2], block[0] | block[1] << 32, block[2]]
-    status = 0 if good else 9
-    ask("cudaLaunchKernel", functions[1]["put"], *extents, row(*map(ctypes.addressof, values)), 0, 0, status=status)
+LAUNCHES = [line.split() for line in Path(__file__).with_name("runtime_codes_h200.txt").read_text().splitlines()]
+"""A kernel or a function of the runtime, its numbers, and after the sign what the runtime of CUDA 13.0 answers."""
+CALLS = {
+    "cudaMemcpy": lambda at, kind: (at, at, 8, kind),
+    "cudaMemcpy2D": lambda at, to, of, width: (at, to, at, of, width, 1, 1),
+    "cudaHostAlloc": lambda at, *numbers: (..., *numbers),
+    "cudaMallocManaged": lambda at, *numbers: (..., *numbers),
+    "cudaHostRegister": lambda at, *numbers: (ctypes.create_string_buffer(8), *numbers),
+}
+
+
+@pytest.mark.parametrize("line", [line for line in LAUNCHES if line[0] in {"put", "together", "paired"}], ids=" ".join)
+def test_extents_of_the_run_time(ask, functions, words, line):
+    """An H200's code for launches that no GPU, or no kernel with clusters of two CTAs, takes."""
+    name, *numbers, _, code = line
+    function = functions[1]["paired" if name == "paired" else "put"]
+    gx, gy, gz, *block = map(int, numbers)
+    extents = [gx | gy << 32, gz, block[0] | block[1] << 32, block[2]]
+    values = ctypes.c_uint64(words[0]), ctypes.c_uint32(77)
+    launch = "cudaLaunchCooperativeKernel" if name == "together" else "cudaLaunchKernel"
+    ask(launch, function, *extents, row(*map(ctypes.addressof, values)), 0, 0, status=int(code))
+
+
+def test_numbers_that_the_run_time_refuses(ask, load, functions, words):
+    """An H200's code for kinds, pitches, flags and counts that are none."""
+    for name, *numbers, _, code in (line for line in LAUNCHES if line[0] in CALLS):
+        ask(name, *CALLS[name](words[0], *map(int, numbers)), status=int(code))
+    asked = {line[0]: line for line in LAUNCHES}
+    put = functions[1]["put"]
+    ask("cudaFuncSetAttribute", put, 9, 150, status=int(asked["cudaFuncSetAttribute"][-1]))
+    bounded = ask(
+        "cuModuleGetFunction", ..., load(HEAD + ".visible .entry bounded() .maxntid 128 { ret; }"), string("bounded")
+    )
+    blocks = ask("cudaOccupancyMaxActiveBlocksPerMultiprocessor", ..., bounded, 129, 0)
+    assert blocks == int(asked["bounded"][-1])
+    stream = ask("cudaStreamCreateWithPriority", ..., 1, -99)
+    assert ctypes.c_int32(ask("cudaStreamGetPriority", stream, ...)).value == int(
+        asked["cudaStreamCreateWithPriority"][-1]
+    )
+    assert ask("cudaDeviceGetLimit", ..., 1) == int(asked["cudaDeviceGetLimit"][-1])
 
 
 def test_captures(ask, words):

@@ -161,7 +161,7 @@ class Driver:
             work = evolve(work, block=block)
         function, threads = work.function, work.block[0] * work.block[1] * work.block[2]
         function.check()
-        if min(*work.grid, *work.block) < 1 or threads > 1024:
+        if not _possible(work.grid, work.block):
             raise DriverError(Result.INVALID_VALUE, f"invalid launch: grid {work.grid}, block {work.block}")
         needed = function.parameter_bytes
         if len(work.params) < needed:
@@ -172,16 +172,18 @@ class Driver:
                 f"{function.name}: {work.shared} bytes of dynamic shared memory exceed the limit {function.max_dynamic}; "
                 "ask for more: cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)",
             )
-        cluster = work.cluster or function.cluster
+        required = function.required_cluster if any(function.required_cluster) else None
+        cluster = work.cluster or function.cluster or required
         if cluster is not None:
             most = properties.largest_cluster(function)
             size = cluster[0] * cluster[1] * cluster[2]
             counted = "blocksareclusters" in function.kernel.function.directives  # the grid has clusters
-            if size > most or (not counted and any(n % by for n, by in zip(work.grid, cluster, strict=True))):
+            uneven = not counted and any(n % by for n, by in zip(work.grid, cluster, strict=True))
+            if size > most or uneven or (required or cluster) != cluster:
                 raise DriverError(
                     Result.INVALID_CLUSTER_SIZE,
-                    f"clusters of {cluster} do not fit a grid of {work.grid}, or the limit of {most} blocks; for more "
-                    "than 8, set the attribute NON_PORTABLE_CLUSTER_SIZE_ALLOWED",
+                    f"clusters of {cluster} are not {function.name}'s own, do not divide a grid of {work.grid}, or "
+                    f"exceed {most} blocks; for more than 8, set the attribute NON_PORTABLE_CLUSTER_SIZE_ALLOWED",
                 )
         if work.cooperative:
             resident = properties.resident_blocks(function, threads, work.shared)
@@ -228,6 +230,12 @@ class Driver:
         self.check()
         (stream or self.stream).synchronize()
         graph.run(self)
+
+
+def _possible(grid: Dims, block: Dims) -> bool:
+    """Whether a GPU takes a grid and blocks of these extents."""
+    (x, y, z), threads = grid, block[0] * block[1] * block[2]
+    return min(*grid, *block) > 0 and x <= 0x7FFFFFFF and max(y, z) <= 0xFFFF and block[2] <= 64 and threads <= 1024
 
 
 def _to_stdout(text: str) -> None:

@@ -135,7 +135,7 @@ def blocks_per_sm(function: Function, threads: int, dynamic_shared: int) -> int:
     """Resident blocks of a kernel per multiprocessor."""
     sm = function.module.device.sm
     gpu = model(sm)
-    if not 0 < threads <= function.max_threads:
+    if not 0 < threads <= 1024:  # an H200 counts blocks beyond .maxntid, too
         return 0
     warps = -(-threads // 32)
     limits = [gpu.blocks_per_sm, gpu.threads_per_sm // 32 // warps]

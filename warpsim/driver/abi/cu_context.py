@@ -12,7 +12,7 @@ from warpsim.driver.raw import put32, put64, put_bytes
 from warpsim.driver.results import DriverError, Result, require, text_of
 from warpsim.records import frozen
 
-LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20, 3: 2, 4: 2048, 5: 128, 6: 0}
+LIMITS = {0: 1024, 1: 33 << 18, 2: 8 << 20, 3: 2, 4: 2048, 5: 128, 6: 0}
 """Defaults by CUlimit: stack, printf FIFO, heap, device synchronization depth, pending launches, L2 fetch, L2 persisting."""
 PENDING_LAUNCHES, LEAST_PENDING = 4, 32
 """A limit below 32 counts as 32 (an H200)."""

@@ -49,18 +49,26 @@ def allocate_pitched(width: int, height: int, element: int) -> tuple[int, int]:
 @call("!8PU", "cuMemHostAlloc cudaHostAlloc")
 def allocate_pinned(nbytes: int, flags: int = 0) -> int:
     """Allocate pinned memory; null for no bytes."""
+    require(flags < 16, f"flags {flags}")
     return PROCESS.memory.allocate_host(nbytes, Kind.PINNED, PROCESS.context().ordinal) if nbytes else 0
 
 
 call("P", "cuMemFreeHost cudaFreeHost")(lambda address: PROCESS.memory.free(address, Kind.PINNED))
-call("!8PU", "cuMemAllocManaged cudaMallocManaged")(
-    lambda nbytes, flags: PROCESS.memory.allocate_host(nbytes, Kind.MANAGED, PROCESS.context().ordinal)
-)
 
 
-call("!OPU", "cuMemHostRegister_v2 cuMemHostRegister cudaHostRegister")(
-    lambda address, nbytes, flags: PROCESS.memory.register(address, nbytes, read_only=bool(flags & 8))
-)
+@call("!8PU", "cuMemAllocManaged")
+def allocate_managed(nbytes: int, flags: int) -> int:
+    require(flags in {1, 2}, f"flags {flags}")
+    return PROCESS.memory.allocate_host(nbytes, Kind.MANAGED, PROCESS.context().ordinal)
+
+
+call("!8PU", "cudaMallocManaged")(lambda nbytes, flags: allocate_managed(nbytes, flags) if nbytes else 0)
+
+
+@call("!OPU", "cuMemHostRegister_v2 cuMemHostRegister cudaHostRegister")
+def register(address: int, nbytes: int, flags: int) -> None:
+    require(flags < 16, f"flags {flags}")
+    PROCESS.memory.register(address, nbytes, read_only=bool(flags & 8))
 
 
 call("O", "cuMemHostUnregister cudaHostUnregister")(lambda address: PROCESS.memory.unregister(address))

@@ -204,6 +204,7 @@ def set_attribute(function: Function, number: int, value: int) -> None:
         by_kernels = most if value > usual else usual  # an H200 then gives all of it
         function.kernel.module.image(function.module.device).dynamic[function.name] = by_kernels
     elif number == 9:
+        require(-1 <= value <= 100, f"{value} percent of shared memory")
         function.carveout = value
     elif number in (11, 12, 13):
         extents = list(function.cluster or (1, 1, 1))

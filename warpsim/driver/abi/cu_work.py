@@ -141,15 +141,14 @@ def resident_clusters(work: Launch) -> int:
 
 
 @call("!8U", "cuStreamCreate cudaStreamCreateWithFlags")
-@call("!8UI", "cudaStreamCreateWithPriority")
+@call("!8UI", "cuStreamCreateWithPriority cudaStreamCreateWithPriority")
 @call("!8", "cudaStreamCreate")
 def create_stream(flags: int = 0, priority: int = 0) -> int:
     require(flags <= 1, f"stream flags {flags}")
     owner = PROCESS.context()
-    return PROCESS.handles.put(Stream(PROCESS.driver, flags, priority, owner), owner)
+    return PROCESS.handles.put(Stream(PROCESS.driver, flags, max(min(priority, 0), -5), owner), owner)
 
 
-call("!8UI", "cuStreamCreateWithPriority")(lambda flags, priority: create_stream(flags, max(min(priority, 0), -5)))
 call("P", "cuStreamDestroy_v2 cuStreamDestroy cudaStreamDestroy")(
     lambda handle: PROCESS.handles.end(PROCESS.get(handle, Stream))
 )

@@ -17,8 +17,7 @@ from warpsim.driver.graphs import Graph, Node
 from warpsim.driver.memory import Side
 from warpsim.driver.modules import DriverModule, Function, LibraryKernel
 from warpsim.driver.raw import bytes_at, file_at, get32, get64, library_at, put32, put64, put_bytes
-from warpsim.driver.results import INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_SYMBOL, DriverError, RuntimeRefusal
-from warpsim.driver.streams import Stream
+from warpsim.driver.results import INVALID_FUNCTION, INVALID_SYMBOL, DriverError, RuntimeRefusal
 from warpsim.driver.work import Copy, Launch
 from warpsim.records import define, field
 
@@ -179,21 +178,13 @@ def pop_configuration(grid: int, block: int, shared: int, stream: int) -> None:
     put64(stream, queue)
 
 
-def start(work: Launch, stream: Stream) -> None:
-    """Launch; the runtime has a code of its own for invalid extents."""
-    x, y, z = work.block
-    if min(*work.grid, *work.block) < 1 or max(x, y) > 1024 or z > 64 or x * y * z > 1024:
-        raise RuntimeRefusal(INVALID_CONFIGURATION, f"a grid of {work.grid} and blocks of {work.block}")
-    submit(work, stream)
-
-
 @call("!FPUPUPPs", "cudaLaunchKernel __cudaLaunchKernel")
 def launch(function: Function, *rest: Any, cooperative: bool = False) -> None:
     """Launch a kernel: grid and block in three words each, parameters, shared memory, stream."""
     grid_xy, grid_z, block_xy, block_z, params, shared, stream = rest
     grid = grid_xy & 0xFFFFFFFF, grid_xy >> 32, grid_z
     block = block_xy & 0xFFFFFFFF, block_xy >> 32, block_z
-    start(Launch(function, grid, block, packed(function, params, 0), shared, None, cooperative), stream)
+    submit(Launch(function, grid, block, packed(function, params, 0), shared, None, cooperative), stream)
 
 
 call("!FPUPUPPs", "cudaLaunchCooperativeKernel")(lambda *arguments: launch(*arguments, cooperative=True))
@@ -201,7 +192,7 @@ call("!FPUPUPPs", "cudaLaunchCooperativeKernel")(lambda *arguments: launch(*argu
 
 @call("!OFP", "cudaLaunchKernelExC")
 def launch_ex(config: int, function: Function, params: int) -> None:
-    start(configured(config, function, params), PROCESS.stream(get64(config + 32)))
+    submit(configured(config, function, params), PROCESS.stream(get64(config + 32)))
 
 
 def configured(config: int, function: Function, params: int) -> Launch:

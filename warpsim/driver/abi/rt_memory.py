@@ -10,7 +10,7 @@ from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.arrays import CudaArray
 from warpsim.driver.memory import Kind, Side
 from warpsim.driver.raw import bytes_at, put_bytes
-from warpsim.driver.results import Result, require
+from warpsim.driver.results import INVALID_DIRECTION, Result, RuntimeRefusal, require
 from warpsim.driver.streams import Stream
 from warpsim.driver.work import Copy
 
@@ -54,6 +54,8 @@ def set_3d(
 @call("!PPPI", "cudaMemcpy")
 @call("PPPIs", "cudaMemcpyAsync")
 def memcpy(target: int, source: int, nbytes: int, kind: int, stream: Stream | None = None) -> None:
+    if not 0 <= kind <= 4:
+        raise RuntimeRefusal(INVALID_DIRECTION, f"copies of kind {kind}")
     copy(target, source, nbytes, stream)
 
 
@@ -69,6 +71,9 @@ def memcpy_peer(target: int, _to: int, source: int, _from: int, nbytes: int, str
 def memcpy_2d(
     target: int, target_pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int, *stream: Stream
 ) -> None:
+    require(
+        width <= min(target_pitch, source_pitch), f"rows of {width} bytes in pitches {target_pitch}, {source_pitch}"
+    )
     work = Copy(Side(target, target_pitch), Side(source, source_pitch), width, height)
     PROCESS.driver.submit(work, *stream)
 
