@@ -235,12 +235,8 @@ class Session(Position):
 
     # ---- stops -------------------------------------------------------------------------------
 
-    def break_at(  # these are positional in the public interface
-        self,
-        place: int | str,
-        condition: str | None = None,
-        ignore: int = 0,
-        temporary: bool = False,  # noqa: FBT001, FBT002
+    def break_at(
+        self, place: int | str, condition: str | None = None, ignore: int = 0, temporary: bool = False
     ) -> Breakpoint:
         """Stop every warp that reaches ``place``: a PTX line, ``"file.cu:12"``, a label, a function, or
         ``"op:mma.sync*"``.
@@ -259,15 +255,15 @@ class Session(Position):
         self.breakpoints[made.number] = made
         return made
 
-    def watch(  # these are positional in the public interface
+    def watch(
         self,
         expression: str,
-        read: bool = False,  # noqa: FBT001, FBT002
-        write: bool = True,  # noqa: FBT001, FBT002
+        read: bool = False,
+        write: bool = True,
         scope: str = "warp",
         condition: str | None = None,
         ignore: int = 0,
-        temporary: bool = False,  # noqa: FBT001, FBT002
+        temporary: bool = False,
     ) -> Watchpoint:
         """Stop after the step that changes a register, a variable or memory; with ``read``, before the step that reads
         it.
