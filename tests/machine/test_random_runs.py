@@ -1,0 +1,104 @@
+"""Random integer instructions, in loops whose threads part and meet, give the same registers one by one and several at once."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.machine import plan
+
+FORMS = """
+add.T D, A, B; sub.T D, A, B; mul.lo.T D, A, B; mul.hi.T D, A, B; mad.lo.T D, A, A, B; div.T D, A, B; rem.T D, A, B; min.T D, A, B
+abs.sW D, A; neg.sW D, A; and.bW D, A, B; xor.bW D, A, B; not.bW D, A; shl.bW D, A, N; shr.T D, A, N; mov.bW D, B; selp.bW D, A, B, P
+setp.lt.T P, A, B; setp.ge.and.T P, A, B, !P; setp.eq.xor.T P, A, B, P; mov.pred P, P; and.pred P, P, P; not.pred P, P
+mul.wide.s32 dR, rR, N; mad.wide.u16 rR, hR, hR, N; popc.b32 rR, N; bfe.s32 rR, N, 5, 9; prmt.b32 rR, N, N, N; shf.l.wrap.b32 rR, N, N, N
+cvt.s8.s32 rR, rR; cvt.u16.s8 hR, rR; cvt.s32.s16 rR, hR; cvt.u8.u64 hR, dR; cvt.s64.s8 dR, hR; cvt.sat.u8.s32 dR, rR
+add.cc.u32 rR, N, N; addc.u32 rR, N, N; mov.b64 dR, {rR, rR}; mov.b32 f, rR; mov.b32 rR, f; add.u32 rR, i, t; @!P add.T D, A, B
+"""
+HARD = (0, 1, 2, 7, 31, 32, 33, 64, 127, 128, 255, 1 << 15, 65535, 0x170001, 0x7FFFFFFF, 1 << 31, 0xFFFFFFFF, 1 << 63)
+EACH = 4
+"""Registers of each kind."""
+STORED = {"r": (8, "u32"), "d": (8, "u64"), "h": (8, "u16")}
+
+
+def instruction(rng: random.Random) -> str:
+    """One of the forms: ``T`` is a type of width ``W``, of which ``D`` and ``A`` are registers; ``B`` and ``N`` (of 32 bits) may be
+    literals, ``R`` is a number of a register, ``P`` a predicate."""
+    width = rng.choice((16, 32, 32, 64))
+    name = {16: "hR", 32: "rR", 64: "dR"}[width]
+
+    def drawn(found: re.Match[str]) -> str:
+        letter = found[0]
+        bits = 32 if letter == "N" else width
+        literal = str(rng.choice(HARD) % (1 << bits) - rng.choice((0, 0, 1 << bits - 1)))
+        register = {"N": "rR", "P": "pR", "T": f"{rng.choice('us')}{width}", "W": str(width)}.get(letter, name)
+        text = literal if letter in "BN" and rng.random() < 0.4 else register
+        return text.replace("R", str(rng.randrange(EACH)))
+
+    return (
+        re.sub("[TWDABNP]", drawn, rng.choice(re.split("[;\n] *", FORMS.strip()))).replace(
+            "R", str(rng.randrange(EACH))
+        )
+        + ";"
+    )
+
+
+def kernel(rng: random.Random) -> str:
+    """Several runs of instructions in a loop, between branches that all threads take or some."""
+    lines = [
+        f"mov.b{w} {k}{n}, {rng.choice(HARD) % (1 << w)};"
+        for k, w in (("r", 32), ("d", 64), ("h", 16))
+        for n in range(EACH)
+    ]
+    lines += [f"setp.eq.u32 p{n}, {rng.choice('rt')}0, 7;".replace("t0", "t") for n in range(EACH)]
+    lines += [*rng.choices(["mov.u32 r0, t;", "cvt.u16.u32 h1, t;", "cvt.u64.u32 d2, t;"], k=rng.randrange(3)), "LOOP:"]
+    for part in range(rng.randrange(1, 4)):
+        lines += [
+            f"@{rng.choice(('p1', 'p2', 'last'))} bra NEXT{part};",
+            *[instruction(rng) for _ in range(rng.randrange(3, 12))],
+        ]
+        lines += [f"NEXT{part}:", *[instruction(rng) for _ in range(rng.randrange(3, 12))]]
+    lines += ["add.u32 i, i, 1; setp.gt.u32 last, i, 3; setp.lt.u32 go, i, 6; @go bra LOOP;"]
+    for place, (kind, n) in enumerate([(kind, n) for kind in STORED for n in range(EACH)]):
+        lines.append(f"st.global.{STORED[kind][1]} [a+{8 * place}], {kind}{n};")
+    for n in range(EACH):
+        lines.append(f"selp.b32 i, 1, 0, p{n}; st.global.u32 [a+{8 * (3 * EACH + n)}], i;")
+    return (
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 out) {\n"
+        f".reg .b32 i, t, r<{EACH}>; .reg .b16 h<{EACH}>; .reg .b64 a, b, d<{EACH}>; .reg .pred p<{EACH}>, go, last; .reg .f32 f;\n"
+        "ld.param.u64 a, [out]; mov.u32 t, %tid.x; mov.u32 i, 0; mov.b32 f, 0; setp.lt.u32 last, t, 0;\n"
+        f"mul.wide.u32 b, t, {8 * 4 * EACH}; add.s64 a, a, b;\n" + "\n".join(lines) + "\nret; }"
+    )
+
+
+def left(text: str, first: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, int, dict[str, int]]]:
+    """What launches leave and count, one in a random order, whose blocks are arranged from a visit on."""
+    monkeypatch.setattr(plan, "QUICK_FROM", first)
+    launch, found = warpsim.load(text)["k"], []
+    for schedule in (None, 1, None):
+        out = np.zeros((40, 4 * EACH), np.uint64)
+        result = launch((1,), (40,), (out,), engine="interpreter", checks=[], schedule=schedule)
+        found.append((out.tobytes(), result.instructions, dict(result.opcodes)))
+    return found
+
+
+def differing(seeds: Iterable[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The seeds of kernels that leave something else several steps at once."""
+    texts = {seed: kernel(random.Random(seed)) for seed in seeds}
+    return [s for s, text in texts.items() if left(text, 1 + s % 3, monkeypatch) != left(text, 1 << 30, monkeypatch)]
+
+
+def test_a_few_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some runs of both."""
+    assert differing(range(6), monkeypatch) == []
+
+
+@pytest.mark.long
+def test_many_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every form with many registers and literals."""
+    assert differing(range(6, 200), monkeypatch) == []
