@@ -54,8 +54,6 @@ ALLOWED = {
     ("native/compiling/compiler.py", "self._engine.add_object_file"): "made here, or from the cache: see warpsim.owned",
     ("native/compiling/compiler.py", "images.map_code"): "made here, or from the cache: see warpsim.owned",
     ("native/compiling/images.py", "map_code"): "from the cache: see warpsim.owned; and zeros, which are never called",
-    ("records.py", "exec"): "a method, made of the names of a class's fields",
-    ("records.py", "compile"): "likewise",
     (
         "program/stored.py",
         "pickle",

@@ -12,6 +12,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
+import attrs
+
 from warpsim.analysis.accesses import shared_variables
 from warpsim.analysis.dataflow import NOTHING, GroupStates, walk
 from warpsim.analysis.facts import OBJECT, READ, SHARED, WRITE, Access, Facts, Step
@@ -19,7 +21,7 @@ from warpsim.analysis.flow import members
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Mbarrier, Stage
 from warpsim.program.program import Instruction
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 COPY, LOAD, STORE, GENERIC, INIT = "cp.async", "bulk load", "bulk store", "generic access", "mbarrier.init"
 
@@ -145,7 +147,7 @@ class _Order:
                 yield from self._report(conflict, number, access.instruction)
             elif not group_states.passed >> number & 1 and self._alike(site, access):
                 severity = "warning" if site.kind == GENERIC and conflict.severity == "error" else conflict.severity
-                yield from self._report(evolve(conflict, severity=severity), number, access.instruction)
+                yield from self._report(attrs.evolve(conflict, severity=severity), number, access.instruction)
         if access.mode == OBJECT:
             yield from self._initialised(access, group_states)
 

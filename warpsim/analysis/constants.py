@@ -14,6 +14,7 @@ import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -25,7 +26,6 @@ from warpsim.isa.traits import PLAIN, Contraction, Ending
 from warpsim.numerics import approx
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand
-from warpsim.records import evolve
 from warpsim.types import ScalarType
 
 State = dict[int, int | None]
@@ -83,7 +83,7 @@ def _constant(instruction: Instruction, source: int, bits: int) -> Instruction:
     """The instruction with a constant result, which no longer counts as a product or sum."""
     value = _array(bits, instruction.operands[0].type)
     form = instruction.form.replaced(function=lambda op, *sources: value)
-    return evolve(instruction, form=form, traits=PLAIN)
+    return attrs.evolve(instruction, form=form, traits=PLAIN)
 
 
 def _by_constant(instruction: Instruction, source: int, bits: int) -> Instruction:
@@ -91,10 +91,10 @@ def _by_constant(instruction: Instruction, source: int, bits: int) -> Instructio
     divisor, factors = _array(bits, instruction.operands[source].type), instruction.traits.factors
     meaning, (unit, _) = _meaning(instruction), _units()["rcp"]
     assert factors is not None
-    return evolve(
+    return attrs.evolve(
         instruction,
         form=instruction.form.replaced(function=lambda op, a, b: meaning(op, a, divisor)),
-        traits=evolve(instruction.traits, factors=lambda a, b: factors(a, divisor, unit)),
+        traits=attrs.evolve(instruction.traits, factors=lambda a, b: factors(a, divisor, unit)),
     )
 
 
@@ -127,9 +127,9 @@ def _times_one(instruction: Instruction, source: int, factor: int) -> Instructio
     moved = not (negative or {"ftz", "rn"} & set(instruction.op.modifiers))
     found = identity(instruction, operand, None if moved else lambda op, value: plain(op, value, constant))
     if instruction.text == "mul.ftz.f16":
-        return evolve(found, traits=PLAIN)
+        return attrs.evolve(found, traits=PLAIN)
     kind = Contraction.NEGATION if negative else Contraction.IDENTITY
-    return evolve(found, traits=evolve(found.traits, contraction=kind))
+    return attrs.evolve(found, traits=attrs.evolve(found.traits, contraction=kind))
 
 
 _CHANGES = {"constant": _constant, "by constant": _by_constant, "times one": _times_one}

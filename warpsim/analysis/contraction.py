@@ -25,13 +25,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 
+import attrs
+
 from warpsim.analysis.flow import KEEP, Block, blocks_of, rewritten
 from warpsim.isa.contracted import branches, fused
 from warpsim.isa.spec import Body, Form, Op, Scope
 from warpsim.isa.traits import PLAIN, Contraction
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand, Register
-from warpsim.records import define, evolve, field
+from warpsim.records import define
 
 REPEATED = frozenset(f"{root}.{type}" for root in ("min", "max") for type in ("f16", "f32", "ftz.f32", "f64"))
 NEGATED = frozenset(f"neg.{type}" for type in ("f16", "f16x2", "bf16", "f32", "f64"))
@@ -120,8 +122,8 @@ def identity(instruction: Instruction, source: Operand, meaning: Body | None = N
     if operands[1].register is not None:
         source = source._replace(type=operands[1].type)
     form = instruction.form.replaced(function=meaning or (lambda op, value: value), operands=(spec[0], spec[-1]))
-    traits = evolve(PLAIN, contraction=Contraction.IDENTITY)
-    return evolve(instruction, form=form, traits=traits, operands=(operands[0], source))
+    traits = attrs.evolve(PLAIN, contraction=Contraction.IDENTITY)
+    return attrs.evolve(instruction, form=form, traits=traits, operands=(operands[0], source))
 
 
 @define(eq=False)
@@ -133,7 +135,7 @@ class _Product:
     at: int
     factors: tuple[Operand, ...]
     kind: tuple[str, ...]
-    uses: list[tuple[int, int, bool]] = field(factory=list)
+    uses: list[tuple[int, int, bool]] = attrs.Factory(list)
     fusible: bool = True
     written: bool = False
     late: bool = False
@@ -197,7 +199,7 @@ def _keep_factors(instruction: Instruction, registers: list[Register]) -> tuple[
     n_dest = 1 + len(places)
     specs = (*[form.operands[0]] * n_dest, *form.operands[1:])
     form = form.replaced(function=function, n_dest=n_dest, operands=specs)
-    made = evolve(instruction, form=form, operands=(d, *places.values(), *factors))
+    made = attrs.evolve(instruction, form=form, operands=(d, *places.values(), *factors))
     return made, tuple([places.get(k, factor) for k, factor in enumerate(factors)])
 
 
@@ -214,13 +216,13 @@ def _sum(
         negative_sum=minus and operand == 0,
     )
     form = _fused_form(instruction.form, function, len(factors) + 1)
-    return evolve(instruction, form=form, operands=(d, *factors, terms[1 - operand]))
+    return attrs.evolve(instruction, form=form, operands=(d, *factors, terms[1 - operand]))
 
 
 @functools.lru_cache(maxsize=256)
 def _fused_form(form: Form, function: Body, n_sources: int) -> Form:
     """The form of a sum that means ``function``: one for all that are alike, so that its graph is made once."""
-    sources = [evolve(form.operands[-1], name=name) for name in "abc"[:n_sources]]
+    sources = [attrs.evolve(form.operands[-1], name=name) for name in "abc"[:n_sources]]
     return form.replaced(function=function, operands=(form.operands[0], *sources))
 
 

@@ -7,8 +7,10 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+import attrs
+
 from warpsim.analysis.flow import Block
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 State = TypeVar("State")
 Join = Callable[[State, State], State]
@@ -102,7 +104,7 @@ class GroupStates:
 
     def issued(self, who: int) -> GroupStates:
         """Issue operations again; earlier waits for them no longer matter."""
-        return evolve(self, done=self.done & ~who, passed=self.passed & ~who, open=self.open | who)
+        return attrs.evolve(self, done=self.done & ~who, passed=self.passed & ~who, open=self.open | who)
 
     def committed(self, who: int) -> GroupStates:
         """Commit a group of these: open operations join it, and committed ones become one group older."""
@@ -110,7 +112,7 @@ class GroupStates:
         *older, last, oldest = self.ages
         ages = (closed, *(a & who for a in older), (last | oldest) & who)
         kept = tuple(a & ~who for a in self.ages)
-        return evolve(
+        return attrs.evolve(
             self, open=self.open & ~who, lost=self.lost & ~who, ages=tuple(a | b for a, b in zip(ages, kept, strict=True))
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -32,7 +33,7 @@ from warpsim.isa.wgmma import STORAGE, columns
 from warpsim.layout import descriptors
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand, Program
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 State = dict[int, Value]
 UNSEEN = anything(Spread.CTA)
@@ -513,7 +514,7 @@ class Facts:
             more["lanes"] = tuple(int(t) % WARP for t in np.flatnonzero(threads) if t // WARP == first)
         if isinstance(other, Instruction):
             other = self._place("", other, other.text)
-        return evolve(self._place(rule, instruction, message), other=other, **more)
+        return attrs.evolve(self._place(rule, instruction, message), other=other, **more)
 
     def _place(self, rule: str, instruction: Instruction, message: str) -> Finding:
         span, lines = instruction.span, self.program.lines

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+import attrs
 import numpy as np
 
 from warpsim.isa.traits import Ending, Family, Stage
 from warpsim.program.program import Function, Instruction, Program, Register
-from warpsim.records import define, evolve, frozen
+from warpsim.records import define, frozen
 
 KEEP = "keep_registers"
 """A directive of our own: every register is live at the function's end (for snippets)."""
@@ -76,7 +77,7 @@ def rewritten(
     flow: _Flow | None = function.flow
     if flow is not None:
         alive = flow.alive and (lives or all(_lives(old) == _lives(new) for old, new in changed))
-        object.__setattr__(made, "flow", evolve(flow, alive=alive))
+        object.__setattr__(made, "flow", attrs.evolve(flow, alive=alive))
     return made
 
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
+import attrs
+
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.flow import Block, blocks_of, rewritten
 from warpsim.graph.nodes import Untraceable
 from warpsim.isa.traits import Access, Contraction
 from warpsim.program.program import Function, Instruction, Operand
-from warpsim.records import evolve
 
 MERGED, PARAMETER, LITERAL = 1 << 40, 1 << 41, 1 << 42
 
@@ -51,7 +52,7 @@ def _exchanged(instruction: Instruction) -> Instruction:
     form = instruction.form
     if not rest and instruction.traits.exchanged is not None:
         form = form.replaced(function=instruction.traits.exchanged)
-    return evolve(instruction, form=form, operands=(d, b, a, *rest))
+    return attrs.evolve(instruction, form=form, operands=(d, b, a, *rest))
 
 
 class _Values:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import attrs
+
 from warpsim.analysis.accesses import check_places, check_races
 from warpsim.analysis.async_order import check_async, check_mbarriers
 from warpsim.analysis.collectives import check_collectives
@@ -14,7 +16,6 @@ from warpsim.analysis.wgmma_order import check_wgmma
 from warpsim.analysis.wmma_fragments import check_fragments
 from warpsim.errors import Finding
 from warpsim.program.program import Program
-from warpsim.records import evolve
 
 Pass = Callable[[Facts], Iterator[Finding]]
 PASSES: tuple[Pass, ...] = (
@@ -36,5 +37,5 @@ def check_program(program: Program, stop: Callable[[], bool] = lambda: False) ->
             for finding in check(facts):
                 key = finding.rule, finding.line, finding.column
                 known = found.get(key)
-                found[key] = finding if known is None else evolve(known, count=known.count + 1)
+                found[key] = finding if known is None else attrs.evolve(known, count=known.count + 1)
     return tuple(sorted(found.values(), key=lambda f: (f.line, f.column, f.rule)))

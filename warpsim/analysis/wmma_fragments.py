@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import attrs
+
 from warpsim.analysis.dataflow import walk
 from warpsim.analysis.flow import Block
 from warpsim.errors import Finding
 from warpsim.isa.traits import Matrix
 from warpsim.program.program import Function, Instruction
-from warpsim.records import field, frozen
+from warpsim.records import frozen
 from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class Fragment:
     shape: str
     layout: str
     type: str
-    maker: Instruction = field(eq=False, hash=False, default=None)
+    maker: Instruction = attrs.field(eq=False, hash=False, default=None)
 
     def __str__(self) -> str:
         parts = [f"{self.operand}", f".{self.shape}", f".{self.layout}" if self.layout else "", f".{self.type}"]

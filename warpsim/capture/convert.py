@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import attrs
 import numpy as np
 
 from warpsim.capture.launches import Captured
@@ -21,7 +22,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Param
-from warpsim.records import define, field
+from warpsim.records import define
 from warpsim.types import JsonObject
 
 ALIGNMENT = 256
@@ -39,7 +40,7 @@ class Touched:
 
     low: int = 1 << 62
     high: int = 0
-    types: dict[str, int] = field(factory=dict)
+    types: dict[str, int] = attrs.field(factory=dict)
 
     def add(self, low: int, high: int, kind: str | None = None, times: int = 1) -> None:
         """Add an accessed range of bytes."""

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
+
 from warpsim.capture.gpu import (
     ENTER,
     PTX_INPUT,
@@ -39,7 +41,7 @@ from warpsim.capture.gpu import (
 )
 from warpsim.capture.graphs import Graphs, Kernel, Node, Refused
 from warpsim.host import sources
-from warpsim.records import define, field
+from warpsim.records import define
 from warpsim.types import JsonObject
 
 LARGEST = 1 << 28
@@ -172,11 +174,11 @@ class Captured:
     cluster: tuple[int, int, int] | None
     cooperative: bool
     params: list[bytes]
-    memory: dict[int, list[bytes]] = field(factory=dict)
-    variables: dict[str, list[bytes]] = field(factory=dict)
-    maps: dict[int, JsonObject] = field(factory=dict)
-    hardware: JsonObject = field(factory=dict)
-    places: dict[str, tuple[int, int]] = field(factory=dict)
+    memory: dict[int, list[bytes]] = attrs.field(factory=dict)
+    variables: dict[str, list[bytes]] = attrs.field(factory=dict)
+    maps: dict[int, JsonObject] = attrs.field(factory=dict)
+    hardware: JsonObject = attrs.field(factory=dict)
+    places: dict[str, tuple[int, int]] = attrs.field(factory=dict)
 
 
 class Recorder:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import attrs
 import numpy as np
 
 from warpsim.checks.epochs import EpochSheets, Overlaps
@@ -30,7 +31,7 @@ from warpsim.machine.state.transfers import (
 from warpsim.machine.values import Array, spread
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 
 @frozen(eq=False)
@@ -271,7 +272,7 @@ class GlobalStores(GlobalUses):
             allocation = machine.launch.memory.find(use.extent.low, use.extent.high)
             if allocation is not None:
                 use.extent.forget()
-                self.add(evolve(use, around=(allocation.start, allocation.end)))
+                self.add(attrs.evolve(use, around=(allocation.start, allocation.end)))
 
     def touch(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check accesses of the step's lanes."""

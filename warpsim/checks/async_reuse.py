@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import attrs
 import numpy as np
 
 from warpsim.checks.async_global import GlobalStores
@@ -28,7 +29,7 @@ from warpsim.machine.values import Array, as_array
 from warpsim.machine.watcher import ATOMIC, READ, WRITE, MemoryAccess, Watcher
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 OVERWRITE = "async-smem-overwrite"
 RULES = frozenset({EARLY, OVERWRITE})
@@ -72,7 +73,7 @@ class MatrixFootprint:
         place, columns = (np.broadcast_to(each, found.shape)[found] for each in (access.place, access.columns))
         rule = OVERWRITE, present(access.group), self.then.instruction
         message = f"shared address 0x{int(place[0]):x} {what}"
-        origin = evolve(party(machine.launch, machine.batch, access.group, message), values={UNFINISHED: rule})
+        origin = attrs.evolve(party(machine.launch, machine.batch, access.group, message), values={UNFINISHED: rule})
         threads, ctas = np.divmod(self.then.selection.positions, machine.batch.shape.n_ctas)
         mine = (threads >> 7 == self.warpgroup) & np.isin(ctas, columns)
         part = Unfinished(place & ~3, columns, access.nbytes, rule[1])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 from warpsim.isa.spec import Scope
@@ -26,7 +27,7 @@ from warpsim.machine.values import Affine, Array, as_array, spread
 from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
-from warpsim.records import define, field
+from warpsim.records import define
 
 MEMBERMASK, DIVERGENCE, EXITED = "membermask", "aligned-divergence", "exited-lane"
 RULES = frozenset({MEMBERMASK, DIVERGENCE, EXITED})
@@ -207,7 +208,7 @@ class Last:
 
     place: Array
     votes: Array
-    places: list[Instruction] = field(factory=list)
+    places: list[Instruction] = attrs.Factory(list)
 
     @classmethod
     def of(cls, n_ctas: int) -> Last:
@@ -338,7 +339,7 @@ class Changes:
     """The setmaxnreg of a batch, and how many each warp ``[W, n_ctas]`` (W: whole warpgroups) has executed."""
 
     done: Array
-    changes: list[Change] = field(factory=list)
+    changes: list[Change] = attrs.field(factory=list)
 
 
 class RegisterCountRules(Watcher):

@@ -15,7 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, cast
 
+import attrs
 import numpy as np
+from attrs import field
 
 from warpsim.checks.undefined_registers import WRITE_FIRST, Use, travels, use_of, used_by
 from warpsim.errors import Finding
@@ -29,7 +31,7 @@ from warpsim.machine.state.launched import ordered
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Instruction, line_column
-from warpsim.records import define, evolve, field, frozen
+from warpsim.records import define, frozen
 
 Key = tuple[object, ...]
 TIMES = 8
@@ -219,7 +221,7 @@ def _changes(launch: LaunchState, decided: Decided, key: Key, held: Held) -> boo
             decided.others = [end.reached for end in ends[1:]]
         others = decided.others
     else:
-        runs = decided.again(evolve(decided, sought=key), launch, stops=False)
+        runs = decided.again(attrs.evolve(decided, sought=key), launch, stops=False)
         others = (other.notes[DECIDED].reached for _, other in runs)
     return any(not _alike(other.get(key), held) for other in others)
 
@@ -231,8 +233,10 @@ def _replaced(launch: LaunchState, decided: Decided) -> frozenset[Key]:
         assert decided.before is not None
         before = decided.before.copy()
         most = launch.instructions + TIMES * (launch.instructions - before.instructions) + AHEAD
-        before.settings = evolve(before.settings, max_instructions=min(most, before.settings.max_instructions or most))
-        _, end = next(decided.again(evolve(decided, before=before), None, stops=False))
+        before.settings = attrs.evolve(
+            before.settings, max_instructions=min(most, before.settings.max_instructions or most)
+        )
+        _, end = next(decided.again(attrs.evolve(decided, before=before), None, stops=False))
         decided.replaced = end.notes[DECIDED].replaced
     assert decided.replaced is not None
     return decided.replaced
@@ -302,7 +306,7 @@ def _first(
 
 def _record(launch: LaunchState, finding: Finding, severity: str, message: str) -> Finding:
     """Record a finding before all that followed from it."""
-    finding = evolve(finding, severity=severity, message=message)
+    finding = attrs.evolve(finding, severity=severity, message=message)
     key = finding.rule, finding.line, finding.column, severity
     launch.findings = {key: finding, **launch.findings}
     return finding

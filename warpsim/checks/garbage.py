@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
+import attrs
 import numpy as np
 
 from warpsim.checks.difference import DECIDED, TIMES, Decided, Reached
@@ -27,7 +28,6 @@ from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, DType, as_array
 from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Function, Instruction
-from warpsim.records import evolve
 
 SEED = 34
 OTHER = {"eager": "at_wait", "at_wait": "eager"}
@@ -251,7 +251,7 @@ def _run(
     ``effects`` appear."""
     assert decided.before is not None
     state = decided.before.copy()
-    state.settings = evolve(state.settings, max_instructions=most, on_finding=on_finding)
+    state.settings = attrs.evolve(state.settings, max_instructions=most, on_finding=on_finding)
     state.notes[DECIDED] = Decided(None, same=decided.same, sought=decided.sought)
     replaced = Replaced()
     if garbage is not None:
@@ -269,7 +269,7 @@ def _run(
         if effects is not None:
             for batch in state.batches:
                 transfers.land(run.machine(batch), None)
-            state.settings = evolve(state.settings, async_effects=effects)
+            state.settings = attrs.evolve(state.settings, async_effects=effects)
         run.advance()
     state.notes[DECIDED].replaced = replaced.places(state)
     return state

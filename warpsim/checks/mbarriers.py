@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from warpsim.isa.traits import Family, Stage
@@ -13,7 +14,7 @@ from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import among, distinct
-from warpsim.records import define, field
+from warpsim.records import define
 
 RULE = "mbarrier"
 INITIALISED: Note[Initialised] = Note(RULE)
@@ -27,9 +28,9 @@ class Initialised:
     """The objects of a batch as sorted ``keys`` (see `_keys`), whether a fence has made them visible, and the number of
     barriers that their CTAs had passed when they were initialised."""
 
-    keys: Array = field(factory=lambda: np.zeros(0, np.int64))
-    fenced: Array = field(factory=lambda: np.zeros(0, np.bool_))
-    made: Array = field(factory=lambda: np.zeros(0, np.int64))
+    keys: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    fenced: Array = attrs.field(factory=lambda: np.zeros(0, np.bool_))
+    made: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
 
     def take(self, which: Array) -> None:
         """Keep these objects, in this order."""

@@ -17,6 +17,7 @@ import bisect
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from warpsim.checks.async_global import sources_of
@@ -36,7 +37,7 @@ from warpsim.machine.values import Array, spread
 from warpsim.machine.watcher import READ, WRITE, MemoryAccess, Watcher
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.checks.race.clocks import BatchClocks
@@ -66,7 +67,7 @@ class Earlier:
     def finding(self, machine: Machine, message: str) -> Finding:
         """The access as the other party of a finding."""
         place = finding_at(machine.launch, self.instruction)
-        found: Finding = evolve(place, message=message, warp=self.warp, lanes=(self.lane,))
+        found: Finding = attrs.evolve(place, message=message, warp=self.warp, lanes=(self.lane,))
         return found
 
 

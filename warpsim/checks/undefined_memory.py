@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.checks.difference import Held, in_order, keep, note, report
@@ -40,7 +41,6 @@ from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, DType, as_array
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import called
-from warpsim.records import evolve
 from warpsim.types import ScalarType, bits_type
 
 QUIET = Hooks()
@@ -137,7 +137,7 @@ def written_cells(memory: TensorMemory) -> TensorMemory:
     space = memory.space
     if space.shadow is None:
         space.shadow = WordSpace(space.size, space.n_columns)
-    return evolve(memory, space=space.shadow)
+    return attrs.evolve(memory, space=space.shadow)
 
 
 class AtOnce:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
 
+import attrs
 import numpy as np
 
 from warpsim.checks.undefined_registers import UNFINISHED
@@ -24,7 +25,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, DType
 from warpsim.program.program import Instruction
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 EARLY = "async-read-early"
 TILED = (mma.mma_float, mma.mma_f64, mma.mma_integer, mma.mma_bits)
@@ -73,7 +74,7 @@ def without(written: WordSpace, unfinished: list[Unfinished]) -> Iterator[None]:
 def early(machine: Machine, group: Group, instruction: Instruction, part: Unfinished) -> Finding:
     """The origin of what a step computes or loads from bytes that a copy still writes."""
     message = f"shared address 0x{int(part.address[0]):x} is read while an unfinished copy writes it"
-    found: Finding = evolve(
+    found: Finding = attrs.evolve(
         party(machine.launch, machine.batch, group, message),
         values={UNFINISHED: (part.rule, instruction, part.place)},
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import cast
 
+import attrs
 import numpy as np
 
 from warpsim.errors import Finding, Span
@@ -23,7 +24,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, DType
 from warpsim.program.program import Instruction, called
-from warpsim.records import define, evolve
+from warpsim.records import define
 from warpsim.types import B128
 
 MEMORY = "loaded here from uninitialised memory"
@@ -120,7 +121,7 @@ def _of_register(machine: Machine, group: Group, slot: int, done: str) -> Findin
     """The origin of undefined bits that begins with a register that nothing wrote, where it is read or stored."""
     name = group.plan.function.registers[slot].name
     origin = party(machine.launch, machine.batch, group, f"{name}, which is uninitialised, is {done} here")
-    found: Finding = evolve(origin, values={REGISTER: name})
+    found: Finding = attrs.evolve(origin, values={REGISTER: name})
     return found
 
 

@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.analysis.undefined import AT_BARRIERS, DECIDE
@@ -55,7 +56,7 @@ from warpsim.machine.state.transfers import BoxLoad, Transfer
 from warpsim.machine.values import Array, Place, as_array
 from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Instruction
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 from warpsim.types import TYPES
 
 PREDICATES = frozenset((AT_BARRIERS["c"], DECIDE["ignore_src"]))
@@ -226,7 +227,7 @@ class Uninitialised(WrittenBytes):
         if met is None:
             return
         if exchanges:
-            self._met = evolve(met, bits=_met_bits(machine, met))
+            self._met = attrs.evolve(met, bits=_met_bits(machine, met))
         machine.attend()
 
     # ---- where it matters --------------------------------------------------------------------

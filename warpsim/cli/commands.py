@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+import attrs
+
 from warpsim.analysis.strict import check_program
 from warpsim.cli.launching import programs
 from warpsim.cli.output import Unusable, document, internal
@@ -18,7 +20,6 @@ from warpsim.layout import pictures
 from warpsim.layout.drawing import Drawing, Tile, svg
 from warpsim.layout.instructions import Operand
 from warpsim.layout.pictures import Pictures, Placing
-from warpsim.records import asdict, evolve
 from warpsim.report.findings import finding_record
 from warpsim.report.pages import layout_page
 
@@ -82,8 +83,8 @@ def command_info(options: Namespace) -> int:
         return 2 if any(f.rule == "unreadable" for f in problem.findings) else 1
     facts = [kernel.facts() for kernel in module.kernels.values()]
     if options.json:
-        params = [[asdict(p) for p in kernel.params] for kernel in module.kernels.values()]
-        kernels = [{**asdict(f), "params": p} for f, p in zip(facts, params, strict=True)]
+        params = [[attrs.asdict(p) for p in kernel.params] for kernel in module.kernels.values()]
+        kernels = [{**attrs.asdict(f), "params": p} for f, p in zip(facts, params, strict=True)]
         document({"file": options.file, "target": module.target, "kernels": kernels})
         return 0
     print(f"{options.file}: target {module.target}")
@@ -220,4 +221,4 @@ def _title(name: str, count: int) -> str:
 def _drawings(name: str, operand: Operand | Tile, count: int) -> list[Drawing]:
     if isinstance(operand, Tile):
         return operand.drawings()
-    return [evolve(operand.drawing(), title=_title(name, count))]
+    return [attrs.evolve(operand.drawing(), title=_title(name, count))]

@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from warpsim.cli.arguments import dims
@@ -21,7 +22,6 @@ from warpsim.host.files import Target
 from warpsim.host.kernel import LaunchResult
 from warpsim.host.options import resolve_checks
 from warpsim.machine.fidelity import Badge, Executed, shown
-from warpsim.records import asdict
 from warpsim.report.findings import finding_record, sarif
 from warpsim.types import JsonObject
 from warpsim.version import VERSION
@@ -207,7 +207,7 @@ def _good(result: CaseResult, *, bits: bool) -> bool:
 
 
 def _case_json(result: CaseResult) -> JsonObject:
-    record: JsonObject = asdict(
+    record: JsonObject = attrs.asdict(
         result, recurse=True, filter=lambda field, value: field.name not in ("profile", "fidelity", "accuracy")
     )
     record |= _fidelity_json(result.fidelity)
@@ -257,7 +257,7 @@ def report_launch(launch: Launched, problems: Iterable[str] = (), *, as_json: bo
     """Print the result of a launch, with the problems beside it; returns the status."""
     result, error = launch.result, "; ".join([*problems, *launch.unsaved])
     if as_json:
-        record = asdict(result, recurse=False)
+        record = attrs.asdict(result, recurse=False)
         record |= _fidelity_json(result.fidelity)
         record["profile"] = result.profile.record() if result.profile else None
         record["accuracy"] = result.accuracy.record() if result.accuracy else None

@@ -30,7 +30,7 @@ from warpsim.machine.watcher import MemoryAccess
 from warpsim.program.mangling import qualified_name
 from warpsim.program.names import SPECIALS
 from warpsim.program.program import Function, Instruction, Program, Register, line_column
-from warpsim.records import define, evolve, frozen
+from warpsim.records import define, frozen
 from warpsim.report.rules import ALWAYS
 
 EVENTS = {
@@ -367,15 +367,15 @@ def target_of(context: Context, text: str, scope: str, *, read: bool) -> Registe
         context.evaluate(node)  # raises if the expression has errors
         raise DebugError("watch a register, a variable, or memory such as s[3], global.u32[0x7f00000000]")
     if isinstance(at.address, np.ndarray):
-        at = evolve(at, address=int(at.address[context.focus.lane]))
+        at = attrs.evolve(at, address=int(at.address[context.focus.lane]))
     nbytes = at.nbytes
     place, focus = context.place(at.space, at.address), context.focus
     place.read(nbytes)
     if at.space == "generic":
-        at = evolve(at, space=place.space, address=place.address)
+        at = attrs.evolve(at, space=place.space, address=place.address)
     if at.space == "shared" and context.machine is not None:
         column, address = place.of_whom(nbytes)
-        at, focus = evolve(at, address=address), evolve(focus, cta=context.machine.cta_at(column))
+        at, focus = attrs.evolve(at, address=address), attrs.evolve(focus, cta=context.machine.cta_at(column))
     return MemoryTarget(at, nbytes, focus)
 
 

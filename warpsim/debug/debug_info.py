@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
+import attrs
+
 from warpsim.program.c_types import NAMED, TRUTH, VOID, Array, CType, Member, Pointer, Scalar, Struct
 from warpsim.program.dwarf import At, Entry, Tag, UnknownForm, entries, pairs, place
 from warpsim.program.mangling import source_name
 from warpsim.program.program import Program
 from warpsim.ptx import ast
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 from warpsim.types import TYPES
 
 FUNCTION = 40
@@ -185,7 +187,7 @@ class DebugInfo:
             return
         scope = self._scope(entry)
         fixed, rest = _without(scope, self.shared)
-        made = evolve(rest, symbols=(*rest.symbols, *fixed), ranges=(), function=self._text(entry, At.NAME))
+        made = attrs.evolve(rest, symbols=(*rest.symbols, *fixed), ranges=(), function=self._text(entry, At.NAME))
         self.bodies.setdefault(self.functions[number].name, made)
 
     def _scope(self, entry: Entry) -> Scope:
@@ -231,7 +233,7 @@ class DebugInfo:
         for low, high, expression in pairs(self.sections.get(".debug_loc", b""), given, self.base, places=True):
             made = self._place(expression)
             if made is not None:
-                found.append(evolve(made, start=_number(low), stop=_number(high)))
+                found.append(attrs.evolve(made, start=_number(low), stop=_number(high)))
         return tuple(found)
 
     def _place(self, expression: bytes) -> Place | None:
@@ -333,7 +335,7 @@ def _number(address: int) -> int:
 
 def _named(type: CType, name: str) -> CType:
     """A type under another name."""
-    return evolve(type, name=name) if isinstance(type, (Scalar, Struct)) and type is not VOID else type
+    return attrs.evolve(type, name=name) if isinstance(type, (Scalar, Struct)) and type is not VOID else type
 
 
 def _without(scope: Scope, fixed: set[str]) -> tuple[list[Symbol], Scope]:
@@ -341,5 +343,5 @@ def _without(scope: Scope, fixed: set[str]) -> tuple[list[Symbol], Scope]:
     found = [s for s in scope.symbols if scope.call is None and s.places and s.places[0].of in fixed]
     inner = [_without(each, fixed) for each in scope.scopes]
     kept = tuple([symbol for symbol in scope.symbols if symbol not in found])
-    rest = evolve(scope, symbols=kept, scopes=tuple([each for _, each in inner]))
+    rest = attrs.evolve(scope, symbols=kept, scopes=tuple([each for _, each in inner]))
     return [*found, *(symbol for symbols, _ in inner for symbol in symbols)], rest

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.debug import expressions as ex
@@ -42,7 +43,7 @@ from warpsim.program.c_types import Array as ArrayType
 from warpsim.program.c_types import text as type_text
 from warpsim.program.names import SPECIALS
 from warpsim.program.program import Function, Param, Register, Variable
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 from warpsim.types import TYPES, StateSpace
 
 CUDA = {"threadIdx": "tid", "blockIdx": "ctaid", "blockDim": "ntid", "gridDim": "nctaid"}
@@ -374,7 +375,7 @@ class Context:
         if whole is not None and isinstance(whole.of, ArrayType):
             return self._element(whole, whole.of, _count(0), None)
         if whole is not None and whole.of is None and whole.count is not None:
-            return evolve(whole, count=None)
+            return attrs.evolve(whole, count=None)
         pointer = self.evaluate(node)
         if not isinstance(pointer.type, Pointer):
             raise DebugError("only pointers and arrays have a *; cast an address first, such as *(float*)%rd1")
@@ -386,7 +387,7 @@ class Context:
             raise DebugError("write OBJECT@COUNT, such as *tile@8 or tile[4]@8, with an object in memory")
         if first.of is not None:
             return typed(first.space, first.address, ArrayType(first.of, count))
-        return evolve(first, count=count)
+        return attrs.evolve(first, count=count)
 
     def _element(self, whole: Location, of: ArrayType, first: Value, stop: Value | None) -> Location:
         """Elements of an array."""
@@ -398,7 +399,7 @@ class Context:
         """Elements from the one on that a pointer points to."""
         address = integers(pointer) + integers(first) * size(type.to)
         lanes = Value(np.asarray(address, object), pointer.lanes or first.lanes)
-        return self._elements(type.space, lanes.data, type.to, evolve(lanes, data=integers(first)), stop)
+        return self._elements(type.space, lanes.data, type.to, attrs.evolve(lanes, data=integers(first)), stop)
 
     def _elements(self, space: str, address: Any, of: CType, first: Value, stop: Value | None) -> Location:
         many = of if stop is None else ArrayType(of, max(one(stop) - one(first), 1))
@@ -422,7 +423,7 @@ class Context:
                 address = integers(first)
                 each = Location(base.base, address if first.lanes else int(address), type)
                 count = None if stop is None else max(one(stop) - one(first), 0) // type.bytes
-                return evolve(each, count=count)
+                return attrs.evolve(each, count=count)
             found = self.variable(base.base)
             if found is None:
                 raise DebugError(f"no variable or state space {base.base}")

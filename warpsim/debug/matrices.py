@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.debug.errors import DebugError
@@ -18,7 +19,7 @@ from warpsim.layout.wmma_fragments import dimensions
 from warpsim.machine.values import Array
 from warpsim.numerics.arrays import DType
 from warpsim.program.program import Instruction, Operand, Register
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 from warpsim.report import pages
 from warpsim.types import ELEMENTS
 
@@ -88,7 +89,7 @@ def selected(spec: Spec, given: dict[str, Operand], bits: int) -> Spec:
     chunks, rows = spec.fragment.columns, spec.fragment.rows
     count = max(4 // (chunks // 4), 1) if rows == 16 else 2 if bits >= 16 else 1
     fragment = fragments.metadata(chunks, number % count, rows, floats=bits >= 16)
-    return evolve(spec, fragment=fragment, note=f"two 2-bit indices for each chunk of k; selector {number}")
+    return attrs.evolve(spec, fragment=fragment, note=f"two 2-bit indices for each chunk of k; selector {number}")
 
 
 def expanded(stored: Matrix, metadata: Matrix, bits: int) -> Matrix:
@@ -110,7 +111,7 @@ def expanded(stored: Matrix, metadata: Matrix, bits: int) -> Matrix:
         f"; {stored.note}" if stored.note else ""
     )
     shown = np.ma.MaskedArray(values, away)
-    return evolve(stored, name="a", axes=("m", "k"), values=shown, note=note, **owners)
+    return attrs.evolve(stored, name="a", axes=("m", "k"), values=shown, note=note, **owners)
 
 
 DESCRIPTORS = {"a": "a_desc", "b": "b_desc"}
@@ -253,7 +254,7 @@ def _in_shared(context: Context, instruction: Instruction, name: str, given: dic
 def _descriptor(context: Context, operand: Operand) -> int:
     if operand.register is None:
         raise DebugError("the descriptor is not a register")
-    first = evolve(context.focus, warp=context.focus.warp // 4 * 4, lane=0)
+    first = attrs.evolve(context.focus, warp=context.focus.warp // 4 * 4, lane=0)
     held, here = _held(context, [operand.register.index], 128)
     lane = context.focus.warp % 4 * 32 + context.focus.lane if not here[0] else 0
     if not here[lane]:

@@ -32,7 +32,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Instruction, line_column
-from warpsim.records import asdict, evolve, frozen
+from warpsim.records import frozen
 
 Arrived = Callable[[Group, Instruction], bool]
 Where = tuple[object, int, int]
@@ -278,7 +278,7 @@ def _follow(position: Position, arrived: Arrived, steps: _Steps | None = None) -
     places = None
     if steps is not None and steps.left > 1 and position.who is not None:
         places, timeline.counting = (
-            evolve(follower.stops.places, who=position.who, lane=position.thread.lane),
+            attrs.evolve(follower.stops.places, who=position.who, lane=position.thread.lane),
             follower,
         )
     timeline.leaving = follower.leaving
@@ -329,7 +329,7 @@ class _Hit:
     @property
     def found(self) -> dict[str, object]:
         """What a `Stop` says of it besides the reason."""
-        return asdict(self, recurse=False, filter=attrs.filters.exclude("reason", "focus"))
+        return attrs.asdict(self, recurse=False, filter=attrs.filters.exclude("reason", "focus"))
 
 
 def place_of(machine: Machine, group: Group) -> tuple[object, ...]:
@@ -462,7 +462,7 @@ class _Stops:
         truth = truth & context.lanes() if group is not None else truth
         if not truth.any():
             return None
-        return focus if truth[focus.lane] else evolve(focus, lane=int(np.flatnonzero(truth)[0]))
+        return focus if truth[focus.lane] else attrs.evolve(focus, lane=int(np.flatnonzero(truth)[0]))
 
     def _changes(self, machine: Machine, group: Group, instruction: Instruction) -> _Hit | None:
         where, who = self._machine, self._last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 from warpsim.debug import expressions as ex
@@ -18,7 +19,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import READ, MemoryAccess
 from warpsim.program.program import Instruction, Operand
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 DEEPEST = 32
 
@@ -91,7 +92,7 @@ def _found(position: Position, what: str, target: RegisterTarget | MemoryTarget,
     timeline = position.timeline
     if isinstance(target, RegisterTarget):
         lane = focus.lane if target.lane is None else target.lane
-        who = evolve(target.focus or focus, lane=lane)
+        who = attrs.evolve(target.focus or focus, lane=lane)
         position.thread = who
         step = timeline.latest(_writes_register(target, who), places=writers(target, timeline.state), who=position.who)
     else:
@@ -104,7 +105,7 @@ def _found(position: Position, what: str, target: RegisterTarget | MemoryTarget,
     assert group is not None
     assert machine is not None
     if not holds(machine, group, who):
-        who = evolve(who, lane=int(group.selection.threads.flat[0]) & 31)
+        who = attrs.evolve(who, lane=int(group.selection.threads.flat[0]) & 31)
     position.thread = who
     instruction = group.instruction
     names = _sources(instruction)

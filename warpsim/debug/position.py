@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -32,7 +33,7 @@ from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction, Program, line_column
-from warpsim.records import evolve, field, frozen
+from warpsim.records import frozen
 
 
 @frozen
@@ -53,8 +54,8 @@ class Stop:
     focus: Focus | None = None
     finding: Finding | None = None
     number: int | None = None
-    old: ArrayLike | None = field(default=None, eq=False)
-    new: ArrayLike | None = field(default=None, eq=False)
+    old: ArrayLike | None = attrs.field(default=None, eq=False)
+    new: ArrayLike | None = attrs.field(default=None, eq=False)
     event: str = ""
 
 
@@ -186,7 +187,7 @@ class Position:
     @property
     def context(self) -> Context:
         """The thread in focus and its selected frame, for evaluating expressions."""
-        return evolve(context_of(self.timeline, self.thread, self.frame), kept=self.kept.find)
+        return attrs.evolve(context_of(self.timeline, self.thread, self.frame), kept=self.kept.find)
 
     @property
     def program(self) -> Program:

@@ -12,6 +12,7 @@ from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
 from warpsim.debug import errors, motion, waiting
@@ -52,7 +53,6 @@ from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
-from warpsim.records import evolve
 from warpsim.report import pages
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ class Session(Position):
     def _lowest(self, focus: Focus) -> Focus:
         """The lowest lane of the warp that has not exited; ``focus`` itself if all have."""
         for lane in range(32):
-            candidate = evolve(focus, lane=lane)
+            candidate = attrs.evolve(focus, lane=lane)
             if group_state_of(self.timeline, candidate) is not None:
                 return candidate
         return focus

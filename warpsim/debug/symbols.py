@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
 
+import attrs
+
 from warpsim.analysis.element_types import Root, accessed, element
 from warpsim.debug.debug_info import DebugInfo, Place, Scope, Symbol
 from warpsim.errors import source_lines
 from warpsim.program.c_types import SCALARS, VOID, Array, CType, Pointer, Scalar, scalar_of, size
 from warpsim.program.mangling import qualified_name, source_name
 from warpsim.program.program import Function, Instruction, Param, Program, Variable
-from warpsim.records import evolve
 from warpsim.types import ScalarType
 
 _LOCATION = re.compile(
@@ -144,7 +145,7 @@ class Symbols:
             held = [] if body.function else self._parameters(function)
             known = {place.of for symbol in body.symbols for place in symbol.places}
             held += [self._declared(v) for v in function.variables if v.name not in known]
-            found = self._bodies[function.name] = evolve(body, symbols=(*body.symbols, *held))
+            found = self._bodies[function.name] = attrs.evolve(body, symbols=(*body.symbols, *held))
         return found
 
     def _declared(self, variable: Variable) -> Symbol:
@@ -170,7 +171,7 @@ class Symbols:
         for at, (symbol, (name, type)) in enumerate(zip(made, found, strict=False)):
             if name and (type is None or size(type) == function.params[at].size):
                 known = symbol.known if type is None else "the declaration in the CUDA file"
-                made[at] = evolve(symbol, name=name, type=type or symbol.type, known=known)
+                made[at] = attrs.evolve(symbol, name=name, type=type or symbol.type, known=known)
         return made
 
     def _parameter(self, param: Param) -> Symbol:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import attrs
 import numpy as np
 
 from warpsim.debug import errors
@@ -14,7 +15,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Array, as_array
 from warpsim.numerics.arrays import DType
 from warpsim.program.program import Instruction
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 
 @frozen
@@ -182,7 +183,7 @@ def chosen_focus(
         old.lane if lane is None else errors.number("lane", lane),
     )
     if warp is not None and lane is None and chosen.warp * 32 + chosen.lane >= threads:
-        chosen = evolve(chosen, lane=0)
+        chosen = attrs.evolve(chosen, lane=0)
     warps = -(-threads // 32)
     if not 0 <= chosen.warp < warps:
         raise DebugError(f"there is no warp {chosen.warp}: a CTA has warps 0 to {warps - 1}")

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+from attrs import field
 
 from warpsim.checks.watchers import attended, watchers_of
 from warpsim.debug import waiting
@@ -32,7 +33,7 @@ from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.native.regions.options import Stops
 from warpsim.native.tiering.eligibility import BARRIERS, compiled_for
 from warpsim.program.program import Instruction, line_column
-from warpsim.records import field, frozen
+from warpsim.records import frozen
 
 Turn = tuple[int, int, int]
 """From a step on, the warp of this CTA and number runs (linear); -n: so many CTAs side by side, this one is the first."""

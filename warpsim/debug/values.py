@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import ml_dtypes
 import numpy as np
 
@@ -15,7 +16,7 @@ from warpsim.machine.values import Array
 from warpsim.numerics.arrays import DType
 from warpsim.program.c_types import CType, Pointer, Scalar, elements, size
 from warpsim.program.c_types import text as type_text
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 from warpsim.types import ELEMENTS, TYPES, ScalarType
 
 
@@ -145,7 +146,7 @@ def cast(value: Value, type: CType) -> Value:
     data = numbers(value)
     if isinstance(type, Pointer):
         space = value.type.space if isinstance(value.type, Pointer) else type.space
-        return Value(np.asarray(integers(value)), value.lanes, type=evolve(type, space=space))
+        return Value(np.asarray(integers(value)), value.lanes, type=attrs.evolve(type, space=space))
     if not isinstance(type, Scalar):
         raise DebugError(f"a cast to {type_text(type)} needs a star: ({type_text(type)} *)")
     if type.type.kind == "f":
@@ -229,14 +230,14 @@ def _moved(sign: str, left: Value, right: Value, type: Pointer) -> Value:
     """A sum of a pointer and a number of elements, or the number of elements between two pointers."""
     step = size(type.to) or 1
     both = isinstance(left.type, Pointer) and isinstance(right.type, Pointer)
-    plain = [evolve(each, type=None) for each in (left, right)]
+    plain = [attrs.evolve(each, type=None) for each in (left, right)]
     if both:
         return binary("/", binary(sign, *plain), Value(np.array(step, object)))
     scaled = [
         p if isinstance(v.type, Pointer) else binary("*", p, Value(np.array(step, object)))
         for p, v in zip(plain, (left, right), strict=True)
     ]
-    return evolve(binary(sign, *scaled), type=type)
+    return attrs.evolve(binary(sign, *scaled), type=type)
 
 
 def _quotient(a: int, b: int) -> int:

@@ -6,10 +6,12 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
+
 from warpsim.driver.memory import Memory, Side
 from warpsim.driver.results import DriverError, Result, require
 from warpsim.layout import textures as layout
-from warpsim.records import define, evolve, frozen
+from warpsim.records import define, frozen
 
 PLAIN = {1: "u8", 2: "u16", 3: "u32", 8: "s8", 9: "s16", 10: "s32", 16: "f16", 32: "f32"}
 NORMALIZED = {
@@ -96,7 +98,7 @@ class Descriptor:
         """A level of a mipmap."""
         w, h = max(self.width >> number, 1), max(self.height >> number, 1) if self.height else 0
         fixed = self.flags & (LAYERED | CUBE) or not self.depth
-        return evolve(self, width=w, height=h, depth=self.depth if fixed else max(self.depth >> number, 1))
+        return attrs.evolve(self, width=w, height=h, depth=self.depth if fixed else max(self.depth >> number, 1))
 
 
 @define(eq=False)
@@ -116,7 +118,7 @@ class CudaArray:
         fields = descriptor.fields()
         count = max(fields.layers, 1) * max(fields.faces, 1) * fields.size[2]
         address = memory.allocate(fields.pitch_of(0) * fields.size[1] * count, ordinal)
-        return cls(descriptor, evolve(fields, levels=(address,)), memory, whole)
+        return cls(descriptor, attrs.evolve(fields, levels=(address,)), memory, whole)
 
     def free(self) -> None:
         """Free its memory."""
@@ -180,7 +182,7 @@ class Sampling:
         require(not flags & ~(INTEGER | NORMAL | SRGB | ONE_LEVEL | SEAMLESS), f"texture flags {flags:#x}")
         x, y, z = (layout.ADDRESS_MODES[mode] for mode in self.address[:3])
         red, green, blue, alpha = self.border[:4]
-        return evolve(
+        return attrs.evolve(
             fields,
             address=(x, y, z),
             linear=bool(self.filter),
@@ -199,7 +201,7 @@ class Sampling:
 
 def of_arrays(arrays: Sequence[CudaArray]) -> layout.Fields:
     """The elements of a mipmap's levels, or of one array."""
-    return evolve(arrays[0].fields, levels=tuple(array.fields.levels[0] for array in arrays))
+    return attrs.evolve(arrays[0].fields, levels=tuple(array.fields.levels[0] for array in arrays))
 
 
 def misplaced(memory: Memory, address: int) -> int:
@@ -216,7 +218,7 @@ def linear(address: int, format: int, channels: int, nbytes: int) -> layout.Fiel
     made = layout.Fields(
         rank=1, size=(1, 1, 1), format=name, channels=channels, fraction=fraction, buffer=True, levels=(address,)
     )
-    return evolve(made, size=(nbytes // made.element, 1, 1))
+    return attrs.evolve(made, size=(nbytes // made.element, 1, 1))
 
 
 def pitched(address: int, format: int, channels: int, width: int, height: int, pitch: int) -> layout.Fields:
@@ -269,11 +271,11 @@ class Reference:
 
     def change(self, **how: Any) -> None:
         """Read differently from now on."""
-        self.how = evolve(self.how, **how)
+        self.how = attrs.evolve(self.how, **how)
         self.update()
 
     def update(self) -> None:
         """Write the variable."""
         if self.bound is not None and self.address:
             fields = self.how.of(self.bound) if self.kind == "texref" else self.bound
-            write(self.memory, self.address, evolve(fields, kind=self.kind, named=True))
+            write(self.memory, self.address, attrs.evolve(fields, kind=self.kind, named=True))

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from warpsim.driver import properties
 from warpsim.driver.graphs import GraphExec, GraphMemory
 from warpsim.driver.memory import Memory, Side
@@ -21,7 +23,6 @@ from warpsim.host.device import Device
 from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Checks
 from warpsim.machine.state.launch import PENDING
-from warpsim.records import evolve
 
 VERSION = 13090
 """The CUDA version that this driver reports; runtimes up to it accept it."""
@@ -158,7 +159,7 @@ class Driver:
     def checked(self, work: Launch) -> Launch:
         """Check that a launch fits; that of a tile kernel, one thread a tile, gets the threads that its compiler chose."""
         if work.block == (1, 1, 1) and (block := work.function.tile_block):
-            work = evolve(work, block=block)
+            work = attrs.evolve(work, block=block)
         function, threads = work.function, work.block[0] * work.block[1] * work.block[2]
         function.check()
         if not _possible(work.grid, work.block):

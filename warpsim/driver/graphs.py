@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from weakref import WeakValueDictionary
 
+import attrs
+
 from warpsim.driver.memory import Memory
 from warpsim.driver.modules import DriverInterface
 from warpsim.driver.results import DriverError, Result, require
 from warpsim.driver.work import Allocate, Free, Work
-from warpsim.records import define, evolve, field
+from warpsim.records import define
 
 KERNEL, COPY, FILL, HOST, CHILD, ALLOCATE, FREE, CONDITIONAL = 0, 1, 2, 3, 4, 10, 11, 13
 """CUgraphNodeType."""
@@ -43,7 +45,7 @@ class Node:
     graph: Graph
     work: Work
     before: dict[Node, int]
-    attributes: dict[int, bytes] = field(factory=dict)
+    attributes: dict[int, bytes] = attrs.field(factory=dict)
     """Launch attributes by CUlaunchAttributeID."""
     kept: Any = None
     """C memory whose address was given to the program."""
@@ -200,7 +202,7 @@ class Conditional:
     condition: Condition
     type: int
     bodies: list[Graph]
-    ready: list[GraphExec] = field(factory=list)
+    ready: list[GraphExec] = attrs.field(factory=list)
     kind: int = CONDITIONAL
 
     def run(self, driver: DriverInterface) -> None:
@@ -233,7 +235,7 @@ def _instantiated(work: Work) -> Work:
     if isinstance(work, GraphWork):
         return GraphExec(work.graph, nested=True)
     if isinstance(work, Conditional):
-        return evolve(work, ready=[GraphExec(body, nested=True) for body in work.bodies])
+        return attrs.evolve(work, ready=[GraphExec(body, nested=True) for body in work.bodies])
     return work
 
 

@@ -9,6 +9,8 @@ import struct
 import threading
 from typing import Any, Protocol
 
+import attrs
+
 from warpsim.driver.memory import Memory
 from warpsim.driver.raw import bytes_at, string_at
 from warpsim.driver.results import DriverError, Report, Result, of_module, require
@@ -18,7 +20,7 @@ from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel, Module, load_text
 from warpsim.host.launch_options import Keywords
 from warpsim.ptx.words import TILE_IR
-from warpsim.records import define, field
+from warpsim.records import define
 from warpsim.types import StateSpace
 
 DEFAULT_SHARED = 48 << 10
@@ -348,7 +350,7 @@ class LibraryKernel:
 
     library: Library
     name: str
-    attributes: dict[int, int] = field(factory=dict)
+    attributes: dict[int, int] = attrs.field(factory=dict)
 
 
 class Linker:

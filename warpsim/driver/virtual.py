@@ -12,12 +12,13 @@ import os
 import weakref
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 from warpsim.driver.memory import Kind, Memory
 from warpsim.driver.results import DriverError, Result, require
 from warpsim.numerics.arrays import Array
-from warpsim.records import define, field
+from warpsim.records import define
 
 GRANULARITY = 2 << 20
 """Sizes and addresses are multiples of it."""
@@ -85,8 +86,8 @@ class Reservation:
 
     address: int
     nbytes: int
-    mapped: dict[int, Mapped] = field(factory=dict)
-    seen: list[int] = field(factory=list)
+    mapped: dict[int, Mapped] = attrs.field(factory=dict)
+    seen: list[int] = attrs.field(factory=list)
 
     def within(self, address: int, nbytes: int) -> list[Mapped]:
         """The mappings that have bytes in a range, in order."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import attrs
+
 from warpsim.driver.memory import Side
 from warpsim.driver.modules import DriverInterface, Function
 from warpsim.driver.results import DriverError, Result, of_finding
 from warpsim.errors import ExecutionError, LaunchError
-from warpsim.records import define, field, frozen
+from warpsim.records import define, frozen
 
 Dims = tuple[int, int, int]
 
@@ -141,7 +143,7 @@ class Allocate:
     nbytes: int
     ordinal: int
     owner: object = None
-    freed_by: list[object] = field(factory=list)
+    freed_by: list[object] = attrs.field(factory=list)
     kind: int = 10
 
     def run(self, driver: DriverInterface) -> None:

@@ -6,11 +6,12 @@ import enum
 import functools
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 
 from warpsim.graph.evaluate import Walk
 from warpsim.graph.nodes import Graph, Node
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 NONE: frozenset[int] = frozenset()
 
@@ -91,10 +92,10 @@ def _computed(node: Node, arguments: list[Held]) -> Held:
 def _cast(node: Node, a: Held) -> Held | None:
     (source,) = node.args
     if node.dtype.kind == "b":  # whether a value is not 0: its bit, if it has one alone
-        return None if a.places & (a.places - 1) else evolve(a, places=1, aligned=False)
+        return None if a.places & (a.places - 1) else attrs.evolve(a, places=1, aligned=False)
     top = 1 << (8 * source.dtype.itemsize - 1)
     sign = source.dtype.kind == "i" and node.dtype.itemsize > source.dtype.itemsize and bool(a.places & top)
-    return evolve(a, places=_all(node) if sign else a.places & _all(node), aligned=a.aligned and not sign)
+    return attrs.evolve(a, places=_all(node) if sign else a.places & _all(node), aligned=a.aligned and not sign)
 
 
 def _shifted(node: Node, a: Held, by: Held) -> Held:
@@ -112,7 +113,7 @@ def _masked(node: Node, a: Held, b: Held) -> Held | None:
     """Of bits and a mask; of two values that hold bits it is computed."""
     places = a.places & b.places
     if any(n.known for n in node.args):
-        return evolve(b if node.args[0].known else a, places=places)
+        return attrs.evolve(b if node.args[0].known else a, places=places)
     if bool(a.moved) == bool(b.moved):
         return None
     data, mask = (a, b) if a.moved else (b, a)
@@ -130,7 +131,7 @@ def _joined(node: Node, a: Held, b: Held) -> Held | None:
 
 def _chosen(node: Node, condition: Held, yes: Held, no: Held) -> Held | None:
     if all(n.known for n in node.args[1:]) and not no.places:  # the bit of the condition, several times
-        return evolve(condition, places=yes.places, aligned=False) if condition.moved else None
+        return attrs.evolve(condition, places=yes.places, aligned=False) if condition.moved else None
     if any(n.known and held.places for n, held in zip(node.args[1:], (yes, no), strict=True)):
         return None
     used, computed = yes.used | no.used | condition.sources, yes.computed or no.computed
@@ -139,7 +140,7 @@ def _chosen(node: Node, condition: Held, yes: Held, no: Held) -> Held | None:
 
 _RULES: dict[str, Callable[..., Held | None]] = {
     "bits": lambda node, a: a,
-    "byteswap": lambda node, a: evolve(a, places=_all(node), aligned=False),
+    "byteswap": lambda node, a: attrs.evolve(a, places=_all(node), aligned=False),
     "cast": _cast,
     "left_shift": _shifted,
     "right_shift": _shifted,

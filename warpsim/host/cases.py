@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import ml_dtypes
 import numpy as np
 
@@ -29,7 +30,7 @@ from warpsim.host.targets import runs_on
 from warpsim.host.tensor_map import TensorMap
 from warpsim.layout import textures
 from warpsim.numerics.arrays import Array, DType
-from warpsim.records import define, evolve, field, frozen
+from warpsim.records import define, frozen
 from warpsim.types import JsonObject
 
 if TYPE_CHECKING:
@@ -58,10 +59,10 @@ class CaseResult:
     error: str | None = None
     findings: tuple[Finding, ...] = ()
     outputs: tuple[OutputResult, ...] = ()
-    profile: Profile | None = field(default=None, repr=False)
-    fidelity: Sequence[Executed] = field(default=(), repr=False, eq=False)
+    profile: Profile | None = attrs.field(default=None, repr=False)
+    fidelity: Sequence[Executed] = attrs.field(default=(), repr=False, eq=False)
     """Evidence for the bits of each executed instruction form."""
-    accuracy: AccuracyReport | None = field(default=None, repr=False, eq=False)
+    accuracy: AccuracyReport | None = attrs.field(default=None, repr=False, eq=False)
 
 
 @functools.cache
@@ -267,11 +268,11 @@ def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **option
     try:
         launched = ready.launch(**options)
         taken = ("instructions", "findings", "profile", "fidelity", "accuracy")
-        result = evolve(result, **{name: getattr(launched, name) for name in taken})
+        result = attrs.evolve(result, **{name: getattr(launched, name) for name in taken})
     except WarpsimError as problem:
-        error, result = str(problem), evolve(result, findings=problem.findings)
+        error, result = str(problem), attrs.evolve(result, findings=problem.findings)
     printed = "".join(ready.printed)
-    result = evolve(result, seconds=time.perf_counter() - started, stdout=printed)
+    result = attrs.evolve(result, seconds=time.perf_counter() - started, stdout=printed)
     if keep is not None:
         with reading(ready.case.path):
             keep.update(ready.outputs())
@@ -279,7 +280,7 @@ def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **option
     if case.get("expect_error"):
         failed = error is not None and any(f.rule in EXPECTED for f in result.findings)
         text = None if failed else (error or "the launch was expected to fail, and did not")
-        return evolve(result, ok=failed and clean, bits_equal=failed, error=text)
+        return attrs.evolve(result, ok=failed and clean, bits_equal=failed, error=text)
     outputs: tuple[OutputResult, ...] = ()
     if error is None:
         with reading(ready.case.path):
@@ -292,7 +293,7 @@ def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **option
             error = NOTHING
     same = error is None and all(o.ok for o in outputs)
     equal = same and all(o.bits_equal for o in outputs)
-    return evolve(result, ok=same and clean, bits_equal=equal, error=error, outputs=outputs)
+    return attrs.evolve(result, ok=same and clean, bits_equal=equal, error=error, outputs=outputs)
 
 
 def counting(description: JsonObject, findings: Sequence[Finding]) -> list[Finding]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warpsim.host.options import Checks, Dim
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 BATCH_THREADS = 1 << 17
 MAX_INSTRUCTIONS = 10**9
@@ -91,6 +91,8 @@ class Options:
         }
         if not found:
             return self
+        from attrs import evolve  # commands start without attrs
+
         return evolve(self, **found)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+import attrs
 import numpy as np
 
 from warpsim.checks.watchers import watchers_of
@@ -39,7 +40,7 @@ from warpsim.native.tiering.eligibility import DeferredEngine, compiled_for, kee
 from warpsim.numerics.arrays import Array
 from warpsim.program.load import program_of
 from warpsim.program.program import Function, Program, Variable
-from warpsim.records import field, frozen
+from warpsim.records import frozen
 from warpsim.types import TYPES, StateSpace
 
 if TYPE_CHECKING:
@@ -85,10 +86,10 @@ class LaunchResult:
     findings: tuple[Finding, ...]
     stdout: str
     seconds: float
-    profile: Profile | None = field(default=None, repr=False)
-    fidelity: Sequence[Executed] = field(default=(), repr=False, eq=False)
+    profile: Profile | None = attrs.field(default=None, repr=False)
+    fidelity: Sequence[Executed] = attrs.field(default=(), repr=False, eq=False)
     """Evidence for the bits of each executed instruction: recordings from a GPU, exact arithmetic, or a model."""
-    accuracy: AccuracyReport | None = field(default=None, repr=False, eq=False)
+    accuracy: AccuracyReport | None = attrs.field(default=None, repr=False, eq=False)
     """With ``shadow="f64"`` or ``checks="accuracy"``, how far float values are from what they would be without rounding, by line."""
 
     def _repr_html_(self) -> str:

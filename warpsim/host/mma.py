@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -15,7 +16,6 @@ from warpsim.layout import instructions, tensor_fragments
 from warpsim.layout.fragment import matrix_of, registers_of
 from warpsim.layout.instructions import Operand
 from warpsim.numerics.arrays import Array
-from warpsim.records import evolve
 from warpsim.types import ELEMENTS
 
 RANGES = {"s32": (-(2**31), 2**31 - 1), "s8": (-128, 127), "u8": (0, 255), "s4": (-8, 7), "u4": (0, 15), "b1": (0, 1)}
@@ -91,7 +91,7 @@ def mma(
     }
     scale_type = next((word for word in words if word in ("ue8m0", "ue4m3")), "ue8m0")
     if product is not None and product.scale:
-        product = evolve(product, scale=scale_type)
+        product = attrs.evolve(product, scale=scale_type)
     for name, values, type in (("e", e, "u4"), ("scale_a", scale_a, scale_type), ("scale_b", scale_b, scale_type)):
         if (values is None) == (name in operands):
             raise LaunchError(f"{instruction} {'needs' if values is None else 'takes no'} {name}")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
 
 from warpsim.errors import LaunchError, shown
 from warpsim.numerics.arrays import Array, DType
-from warpsim.records import field, frozen
+from warpsim.records import frozen
 from warpsim.types import JsonObject
 
 _INTEGER = {f"{k}{n}": np.dtype(f"{'i' if k == 's' else 'u'}{n // 8}") for k in "su" for n in (8, 16, 32, 64)}
@@ -66,7 +67,7 @@ class Recipe:
     shape: tuple[int, ...]
     dtype: str = "f32"
     seed: int = 0
-    numbers: dict[str, float] = field(factory=dict)
+    numbers: dict[str, float] = attrs.field(factory=dict)
 
     def array(self) -> Array:
         """Make the array, in its own element type.

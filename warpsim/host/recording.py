@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.errors import LaunchError, WarpsimError
@@ -32,7 +33,7 @@ from warpsim.layout import textures
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Param
-from warpsim.records import define, field
+from warpsim.records import define
 from warpsim.types import JsonObject
 from warpsim.version import VERSION
 
@@ -216,7 +217,7 @@ class Region:
     writable: bool
     unwritten: bool = False
     recipe: Recipe | None = None
-    before: Array = field(factory=lambda: np.zeros(0, np.uint8))
+    before: Array = attrs.field(factory=lambda: np.zeros(0, np.uint8))
 
     def elements(self) -> tuple[str, Array]:
         """The element type, and a copy of the memory as data.npz stores it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NoReturn
 
+import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -28,7 +29,7 @@ from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Register
 from warpsim.program.snippet import KERNEL, snippet_program
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 MAX_WARPS = 1 << 15
 """Most warps of a snippet, more than a CTA has: they are independent unless the snippet synchronises them."""
@@ -119,8 +120,8 @@ def run(
     except WarpsimError as problem:
         raise problem.with_traceback(None) from None
     kernel = snippet.program.functions[KERNEL]
-    kernel = evolve(kernel, directives={**kernel.directives, KEEP: ()})
-    program = evolve(snippet.program, functions={**snippet.program.functions, KERNEL: kernel})
+    kernel = attrs.evolve(kernel, directives={**kernel.directives, KEEP: ()})
+    program = attrs.evolve(snippet.program, functions={**snippet.program.functions, KERNEL: kernel})
     plan = Image(program, {}, bind_function).plan(KERNEL)
     state = LaunchState(plan, (1, 1, 1), (32 * warps, 1, 1), b"", device.memory, device.spec, settings)
     own = plan.shared.reserved

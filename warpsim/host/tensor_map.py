@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.errors import LaunchError, shown
@@ -12,7 +13,6 @@ from warpsim.host.arrays import DeviceArray, readable
 from warpsim.host.options import elements, integer
 from warpsim.layout import tensor_map as layout
 from warpsim.numerics.arrays import Array
-from warpsim.records import evolve
 
 _BY_DTYPE = {name.lower(): name for name in layout.DATA_TYPES[:10]}
 _FILL_NAMES = {"none": "zero", "nan_request_zero_fma": "nan"}
@@ -43,7 +43,7 @@ class TensorMap:
         self.array = readable(array)
         modes = (interleave, swizzle, l2_promotion, oob_fill)
         fields = _fields(self.array, array, data_type, global_dim, global_strides, element_strides, modes)
-        self.fields = evolve(fields, box=_integers("box_dim", box_dim, fields.rank))
+        self.fields = attrs.evolve(fields, box=_integers("box_dim", box_dim, fields.rank))
         _check(self.fields)
 
     @classmethod
@@ -114,7 +114,7 @@ class TensorMap:
         new = cls.__new__(cls)
         new.array = readable(array)
         fields = _fields(new.array, array, *given)
-        new.fields = evolve(
+        new.fields = attrs.evolve(
             fields,
             im2col=kind,
             lower=_integers("pixel_box_lower_corner", lower, fields.rank - 2),
@@ -145,7 +145,7 @@ def encoded(fields: layout.Fields, address: int) -> bytes:
             f"the tensor's address 0x{address:x} is not a multiple of 16 (32 with interleave 32B, 16U4_ALIGN16B,"
             " 16U6_ALIGN16B)"
         )
-    return layout.encode(evolve(fields, address=address))
+    return layout.encode(attrs.evolve(fields, address=address))
 
 
 def _fields(

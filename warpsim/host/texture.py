@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Sequence
 from typing import ClassVar
 
+import attrs
 import numpy as np
 
 from warpsim.errors import LaunchError, plural, shown
@@ -15,7 +16,6 @@ from warpsim.host.arrays import DeviceArray, readable
 from warpsim.layout import textures as layout
 from warpsim.machine.state.global_memory import HANDLE_WINDOW
 from warpsim.numerics.arrays import Array
-from warpsim.records import evolve
 
 _BY_DTYPE = {f"{kind}int{bits}": f"{kind or 's'}{bits}" for kind in ("u", "") for bits in (8, 16, 32)} | {
     "float16": "f16",
@@ -79,7 +79,7 @@ class Opaque:
 
     def encode(self, addresses: Sequence[int]) -> Array:
         """The block that says all this to a kernel, given where the arrays lie: uint8."""
-        return np.frombuffer(evolve(self.fields, levels=tuple(addresses)).encode(), np.uint8)
+        return np.frombuffer(attrs.evolve(self.fields, levels=tuple(addresses)).encode(), np.uint8)
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "fixed": None}
@@ -149,7 +149,7 @@ class Texture(Opaque):
         arrays, fields = _elements(levels, dims, channels, samples, layered=layered, cube=cube)
         least, most = mip_levels or (0.0, float(len(arrays)))
         red, green, blue, alpha = (float(part) for part in (*border, 0, 0, 0, 0)[:4])
-        how = evolve(
+        how = attrs.evolve(
             fields,
             address=_modes(address),
             linear=_choice(filter, _FILTERS) == "linear",
@@ -190,7 +190,7 @@ class Surface(Opaque):
         cube: bool = False,
     ) -> None:
         arrays, fields = _elements([array], dims, channels, 0, layered=layered, cube=cube)
-        super().__init__(arrays, evolve(fields, kind="surfref"))
+        super().__init__(arrays, attrs.evolve(fields, kind="surfref"))
 
 
 class OpaqueVariable(DeviceArray):

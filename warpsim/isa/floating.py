@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 
 from warpsim.isa.ports import Lanes
@@ -12,7 +13,6 @@ from warpsim.isa.spec import Body, Op, instruction
 from warpsim.isa.traits import Contraction, Traits
 from warpsim.numerics import approx, floating
 from warpsim.numerics.floating import flush, saturate
-from warpsim.records import evolve
 from warpsim.types import TYPES
 
 _float = functools.partial(instruction, chapter="floating-point-instructions")
@@ -88,7 +88,7 @@ def _negated_sum(op: Op, b: Lanes, a: Lanes) -> Lanes:
     return floating.add(np.where(np.isnan(b), b, -b), a, op.rnd or "rn")
 
 
-@_float(f"sub{{.rnd}}.f64 d, a, b; {RND}", traits=lambda op: evolve(contractible(op), exchanged=_negated_sum))
+@_float(f"sub{{.rnd}}.f64 d, a, b; {RND}", traits=lambda op: attrs.evolve(contractible(op), exchanged=_negated_sum))
 def sub_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b."""
     return floating.add(a, np.where(np.isnan(b), b, -b), op.rnd or "rn")

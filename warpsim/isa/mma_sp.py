@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 
 from warpsim.isa import mma
@@ -14,7 +15,6 @@ from warpsim.layout import fragments
 from warpsim.layout.fragment import extent, gather
 from warpsim.numerics import emulated
 from warpsim.numerics.matrix import expand
-from warpsim.records import evolve
 
 _ANCHOR = "warp-level-matrix-instructions-mma-sp"
 _ROOTS = ("mma.sp.sync.aligned", "mma.sp::ordered_metadata.sync.aligned")
@@ -133,7 +133,7 @@ def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Functio
         constants={"f": selectors},
         legal=_legal,
         gate=_gate,
-        traits=lambda op: evolve(mma.MULTIPLIES, metadata=Metadata("e", "f", chunks(op) // 4)),
+        traits=lambda op: attrs.evolve(mma.MULTIPLIES, metadata=Metadata("e", "f", chunks(op) // 4)),
     )
 
 

@@ -14,7 +14,9 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
-from warpsim.records import cached_property, evolve, frozen
+import attrs
+
+from warpsim.records import cached_property, frozen
 from warpsim.types import TYPES
 
 ROLES = frozenset(("target", "tlist", "fname", "ret_list", "param_list", "flist"))
@@ -175,7 +177,7 @@ def _atom(text: str, classes: Mapping[str, tuple[str, ...]]) -> OperandPattern:
         return OperandPattern(text.replace("%cc", "carry"), "carry")
     sign = next((sign for sign in ("{-}", "-") if text.startswith(sign)), "")
     if sign:
-        return evolve(_atom(text.removeprefix(sign).strip(), classes), sign=sign)
+        return attrs.evolve(_atom(text.removeprefix(sign).strip(), classes), sign=sign)
     if text in ROLES:
         return OperandPattern(text, text)
     if text.startswith("{!}"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 
+import attrs
 import numpy as np
 
 from warpsim.isa.mma_sp import stored_positions
@@ -22,7 +23,6 @@ from warpsim.layout.wmma_fragments import dimensions
 from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.arrays import DType
 from warpsim.numerics.matrix import expand
-from warpsim.records import evolve
 from warpsim.types import TYPES
 
 _ANCHOR = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async"
@@ -98,7 +98,7 @@ def _declare(
         checked_as={"a": ".f16x2" if scales else ".b32"},
         needs=("90a", (8, 2) if sparse else (8, 0)),
         gate=gate,
-        traits=(lambda op: evolve(_MULTIPLIES, metadata=Metadata("sp_meta", "sp_sel", _contributors(op))))
+        traits=(lambda op: attrs.evolve(_MULTIPLIES, metadata=Metadata("sp_meta", "sp_sel", _contributors(op))))
         if sparse
         else _MULTIPLIES,
     )

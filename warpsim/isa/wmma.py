@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 
 from warpsim.isa.mma import product_of_integers
@@ -16,7 +17,6 @@ from warpsim.layout.fragment import Fragment, extent, gather, scatter
 from warpsim.layout.wmma_fragments import SHAPES, USUAL
 from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.arrays import halves
-from warpsim.records import evolve
 from warpsim.types import TYPES, ScalarType
 
 _multiply = functools.partial(
@@ -131,7 +131,7 @@ def _float_product(x: Lanes, y: Lanes, accumulator: Lanes, name: str, device: De
         return plain_matrix.dot_ieee(*parts, (name, name)).transpose(1, 2, 0)
     unit = matrix.unit_of(device.sm)
     if name == "tf32":  # HMMA.1684 on every generation
-        unit = evolve(unit, block_bytes=16)
+        unit = attrs.evolve(unit, block_bytes=16)
     return matrix.dot_add(x[:, :, None], y[:, None], accumulator, name, unit)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 
+import attrs
 import numpy as np
 
 from warpsim.layout import descriptors
 from warpsim.numerics.arrays import Array
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 from warpsim.types import JsonObject
 
 HEIGHT = 32
@@ -182,7 +183,7 @@ class Tile:
 
     def svg(self, title: str) -> str:
         """Draw the places of the chunks as SVG."""
-        return svg(evolve(self.places(), title=title))
+        return svg(attrs.evolve(self.places(), title=title))
 
     def drawings(self) -> list[Drawing]:
         """All drawings of the tile."""

@@ -6,12 +6,13 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 from numpy.typing import DTypeLike
 
 from warpsim.layout.algebra import Layout, Tree, product
 from warpsim.numerics.arrays import Array
-from warpsim.records import field, frozen
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.layout.drawing import Cell, Drawing
@@ -39,11 +40,11 @@ class Fragment:
     lanes: Layout | None = None
     first: int = 0
 
-    threads: int = field(init=False)
-    values: int = field(init=False)
-    distinct: int = field(init=False)
-    per_register: int = field(init=False)
-    registers: int = field(init=False)
+    threads: int = attrs.field(init=False)
+    values: int = attrs.field(init=False)
+    distinct: int = attrs.field(init=False)
+    per_register: int = attrs.field(init=False)
+    registers: int = attrs.field(init=False)
 
     @threads.default
     def _threads(self) -> int:

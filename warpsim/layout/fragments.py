@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 
+import attrs
 import numpy as np
 
 from warpsim.layout.algebra import Layout
 from warpsim.layout.fragment import Fragment, fragment, gather, layout_of
 from warpsim.numerics.arrays import Array, DType
-from warpsim.records import evolve
 
 
 @functools.cache
@@ -77,7 +77,7 @@ def metadata(chunks: int, selector: int, rows: int = 16, *, floats: bool) -> Fra
         threads.append((rows // 16, 16))
         lanes.append((rows // 16, 32))
     whole = fragment(rows, chunks, 4, layout_of(*threads), layout_of(*values))
-    return evolve(whole, lanes=layout_of(*lanes), first=selector * contributors)
+    return attrs.evolve(whole, lanes=layout_of(*lanes), first=selector * contributors)
 
 
 @functools.cache
@@ -89,9 +89,9 @@ def scales(operand: str, count: int) -> Fragment:
     """
     if operand == "a":
         whole = fragment(16, count, 8, layout_of((2, 8), (8, 1)), layout_of((count, 16)))
-        return evolve(whole, lanes=Layout((2, 8), (1, 4)))
+        return attrs.evolve(whole, lanes=Layout((2, 8), (1, 4)))
     whole = fragment(8, count, 8, layout_of((8, 1)), layout_of((count, 8)))
-    return evolve(whole, lanes=Layout(8, 4))
+    return attrs.evolve(whole, lanes=Layout(8, 4))
 
 
 @functools.cache

@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+import attrs
+
 from warpsim.layout import fragments, tensor_fragments, tensor_memory, wmma_fragments
 from warpsim.layout.drawing import Drawing, part
 from warpsim.layout.fragment import Fragment, Holder
 from warpsim.layout.tensor_tiles import layout_name
 from warpsim.layout.wmma_fragments import ACCUMULATOR_BITS as ACCUMULATORS
 from warpsim.layout.wmma_fragments import SHAPES, USUAL
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 BITS = {
     **wmma_fragments.BITS,
@@ -157,7 +159,7 @@ def _mma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
             note="two 2-bit indices for each chunk of k"
             + (f"; shown for selector 0 of 0 to {selectors - 1}" if selectors > 1 else ""),
         )
-        found["a"] = evolve(found["a"], axes=("m", "stored k"))
+        found["a"] = attrs.evolve(found["a"], axes=("m", "stored k"))
     found["b"] = Operand("b", fragments.multiplicand(8, k, bits_b), ("k", "n"), swapped=True)
     if "block_scale" in words:
         size = next((word[-2] for word in words if word.startswith("scale_vec::")), "2" if four else "1")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import attrs
+
 from warpsim.layout import drawing, fragments, instructions, tensor_fragments
 from warpsim.layout.descriptors import TCGEN05_VERSION
 from warpsim.layout.drawing import Tile
@@ -11,7 +13,7 @@ from warpsim.layout.fragment import Holder
 from warpsim.layout.instruction_descriptors import WHOLE_BYTES
 from warpsim.layout.instructions import BITS, Operand
 from warpsim.layout.wmma_fragments import dimensions
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 from warpsim.types import JsonObject
 
 WIDTH = 132
@@ -149,7 +151,8 @@ def _matrices(operand: Operand, words: list[str]) -> Pictures:
     if "trans" in words:
         note += "; rows and columns are those of memory, where a lane's elements lie below each other"
     return {
-        f"m{i}": evolve(operand, first=i * each, note=note.format(rows * i, rows * i + rows - 1)) for i in range(count)
+        f"m{i}": attrs.evolve(operand, first=i * each, note=note.format(rows * i, rows * i + rows - 1))
+        for i in range(count)
     }
 
 
@@ -163,7 +166,7 @@ def _selectors(operand: Operand, root: str) -> Pictures:
         note += "; lanes count through the warpgroup"
     held = [fragments.metadata(chunks, i, rows, floats=floats) for i in range(count)]
     notes = [f"{note}; for selector {i} of 0 to {count - 1}" for i in range(count)]
-    return {f"e{i}": evolve(operand, fragment=held[i], note=notes[i]) for i in range(count)}
+    return {f"e{i}": attrs.evolve(operand, fragment=held[i], note=notes[i]) for i in range(count)}
 
 
 def _descriptors(words: list[str], placing: Placing) -> Pictures:

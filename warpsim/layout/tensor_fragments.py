@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 
+import attrs
+
 from warpsim.layout.algebra import Layout
 from warpsim.layout.fragment import Fragment, fragment, layout_of
 from warpsim.layout.instruction_descriptors import ELEMENTS, RESULTS, Product, decode, encode
 from warpsim.layout.tensor_memory import Modes
 from warpsim.layout.tensor_tiles import chunks, halves
-from warpsim.records import evolve
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)(?:k\d+)?")
 
@@ -50,7 +51,7 @@ def vector_size(p: Product, words: list[str]) -> int:
 
 def _fragment(p: Product, columns: int, bits: int, threads: Modes, values: Modes) -> Fragment:
     whole = fragment(p.m, columns, bits, layout_of(*threads), layout_of(*values))
-    return evolve(whole, lanes=layout_of((16, 1), (4 * p.cta_group, 32))) if halves(p) else whole
+    return attrs.evolve(whole, lanes=layout_of((16, 1), (4 * p.cta_group, 32))) if halves(p) else whole
 
 
 def _rows(p: Product, split: int) -> Modes:

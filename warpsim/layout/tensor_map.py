@@ -12,7 +12,9 @@ import functools
 import math
 from collections.abc import Iterator
 
-from warpsim.records import evolve, field, frozen
+import attrs
+
+from warpsim.records import frozen
 
 
 @frozen
@@ -144,13 +146,11 @@ class Fields:
     channels: int = 0
     pixels: int = 0
     l2_promotion: int = 0
-    rounds: bool = field(kw_only=True)
+    rounds: bool = attrs.field(
+        default=attrs.Factory(lambda self: is_tf32(self.data_type), takes_self=True), converter=bool, kw_only=True
+    )
     """Whether loads round to tf32. On an H100 a map that did so once does so ever after: tensormap.replace does not
     take it back, and loads of other elements than 32-bit floats fault."""
-
-    @rounds.default
-    def _its_type_rounds(self) -> bool:
-        return is_tf32(self.data_type)
 
     @property
     def itemsize(self) -> int:
@@ -282,7 +282,7 @@ def in_parts(fields: Fields) -> Fields:
     def parts(count: int) -> int:
         return count * fields.packed // (8 * fields.itemsize)
 
-    return evolve(
+    return attrs.evolve(
         fields,
         dims=(parts(fields.dims[0]), *fields.dims[1:]),
         box=(*map(parts, fields.box[:1]), *fields.box[1:]),
@@ -295,7 +295,7 @@ def in_units(fields: Fields) -> Fields | None:
     parts = _UNIT // fields.itemsize
     if fields.im2col or fields.interleave or fields.packed or fields.dims[0] % parts or fields.box[0] % parts:
         return None
-    return evolve(
+    return attrs.evolve(
         fields,
         data_type=DATA_TYPES.index("UINT64"),
         dims=(fields.dims[0] // parts, *fields.dims[1:]),
@@ -309,7 +309,7 @@ def as_stored(fields: Fields) -> Fields:
     per = ROW_UNIT // fields.itemsize
     if fields.interleave or fields.packed or fields.dims[0] % per == 0:
         return fields
-    return evolve(fields, dims=(-(-fields.dims[0] // per) * per, *fields.dims[1:]))
+    return attrs.evolve(fields, dims=(-(-fields.dims[0] // per) * per, *fields.dims[1:]))
 
 
 def box_extent(fields: Fields, axis: int) -> int:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 
+import attrs
 import numpy as np
 
 from warpsim.numerics.arrays import Array
-from warpsim.records import fields, frozen
+from warpsim.records import frozen
 
 KINDS = ("texref", "samplerref", "surfref")
 """What a block is, in PTX's words."""
@@ -95,9 +96,9 @@ class Fields:
         return block.tobytes()
 
 
-def described(texture: Fields) -> dict[str, object]:
+def described(fields: Fields) -> dict[str, object]:
     """The fields that differ from their defaults, without addresses, as JSON has them."""
-    given = {f.name: (getattr(texture, f.name), f.default) for f in fields(Fields)}
+    given = {f.name: (getattr(fields, f.name), f.default) for f in attrs.fields(Fields)}
     kept = {name: value for name, (value, default) in given.items() if value != default and name not in _OF_A_LAUNCH}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}
 
@@ -115,10 +116,10 @@ _OTHERS: dict[str, tuple[str, tuple[int, ...]]] = {
     **{"border": ("<f4", (4,)), "object": ("<u8", ()), "levels": ("<u8", (MOST_LEVELS,))},
 }
 """What a block holds of a field: numbers by their types, others by their names."""
-_HELD = {f.name: _OTHERS.get(f.name) or (_NUMBERS[str(f.type)], ()) for f in fields(Fields)}
+_HELD = {f.name: _OTHERS.get(f.name) or (_NUMBERS[str(f.type)], ()) for f in attrs.fields(Fields)}
 BLOCK = np.dtype([("magic", "<u8"), ("n_levels", "<u4"), *((name, *held) for name, held in _HELD.items())], align=True)
-_PLAIN = tuple(f.name for f in fields(Fields) if f.name not in ("levels", "kind", "format", "address"))
-_FLAGS = tuple(field.name for field in fields(Fields) if isinstance(field.default, bool))
+_PLAIN = tuple(f.name for f in attrs.fields(Fields) if f.name not in ("levels", "kind", "format", "address"))
+_FLAGS = tuple(field.name for field in attrs.fields(Fields) if isinstance(field.default, bool))
 
 
 @functools.lru_cache(maxsize=256)

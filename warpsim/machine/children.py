@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 from warpsim.machine.device_runtime import cluster_of
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.launched import Moved, Ordered
-from warpsim.records import evolve
 
 
 def children(state: LaunchState, *, tails: bool) -> Iterator[LaunchState]:
@@ -51,8 +51,8 @@ def children(state: LaunchState, *, tails: bool) -> Iterator[LaunchState]:
 def _begun(state: LaunchState, given: Ordered) -> LaunchState:
     """A grid before its first step: what it counts and finds continues that of the one that launched it."""
     plan = state.plan.image.plan(given.kernel)
-    order = None if state.schedule is None else evolve(state.schedule, waves=None)
-    settings = evolve(
+    order = None if state.schedule is None else attrs.evolve(state.schedule, waves=None)
+    settings = attrs.evolve(
         state.settings, dynamic_shared=given.shared, cluster=cluster_of(plan.entry), cooperative=False, by_warp=False
     )
     return LaunchState(

@@ -8,6 +8,7 @@ another place.
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from warpsim.isa.spec import Form, Scope
@@ -22,7 +23,6 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, as_array, spread
 from warpsim.program.program import Instruction, Operand
-from warpsim.records import evolve
 
 FULL = 0xFFFFFFFF
 """Collectives whose operands are spread over all lanes of a warp."""
@@ -264,7 +264,7 @@ def _common(parts: list[Group]) -> Instruction:
             if register is not None:
                 used.add(register)
             operands.append(Operand(own[0].type, register) if apart else own[0])
-        known[key] = evolve(first, operands=tuple(operands), guard=guard)
+        known[key] = attrs.evolve(first, operands=tuple(operands), guard=guard)
     return known[key]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import overload
 
+import attrs
+
 from warpsim.isa.evidence import CHOSEN, EXACT, MEANING, MODELLED, RECORDED, RECOVERED, STATED, choice_of, evidence
 from warpsim.isa.spec import Form
 from warpsim.machine.plan import BoundBlock
-from warpsim.records import asdict, frozen
+from warpsim.records import frozen
 
 
 @frozen
@@ -26,7 +28,7 @@ class Executed:
 
     def plain(self) -> dict[str, object]:
         """Plain data, for JSON."""
-        return asdict(self)
+        return attrs.asdict(self)
 
 
 def executed(counts: Mapping[BoundBlock, int], sm: int) -> tuple[Executed, ...]:
@@ -89,7 +91,7 @@ class Badge:
 
     def plain(self) -> dict[str, object]:
         """Plain data, for JSON."""
-        return asdict(self)
+        return attrs.asdict(self)
 
 
 def shown(e: Executed) -> str:

@@ -10,11 +10,12 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
+import attrs
 import numpy as np
 
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.values import Affine, Array, Place
-from warpsim.records import define, field, frozen
+from warpsim.records import define, frozen
 
 READ, WRITE, ATOMIC = 0, 1, 2
 """What an access does to memory."""
@@ -128,7 +129,7 @@ class TensorProblem:
 
     message: str
     advice: str
-    values: dict[str, int] = field(factory=dict)
+    values: dict[str, int] = attrs.field(factory=dict)
     severity: str = "error"
     rule: str = ""
 

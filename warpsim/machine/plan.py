@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from warpsim.analysis.assembled import assembled
@@ -38,7 +39,7 @@ from warpsim.program.load import no_collection, program_of
 from warpsim.program.mangling import source_name
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Uses, Variable
 from warpsim.program.uses import uses_of
-from warpsim.records import SharedByCopies, field, frozen
+from warpsim.records import SharedByCopies, frozen
 from warpsim.types import ScalarType, StateSpace
 
 if TYPE_CHECKING:
@@ -57,12 +58,12 @@ class Issue:
     rows_d: Array
     rows_a: Array
     execute: Callable[..., object]
-    rows: Array = field(init=False)
+    rows: Array = attrs.field(init=False)
 
-    key: bytes = field(init=False)
+    key: bytes = attrs.field(init=False)
     """Equal for equal accumulators and shapes, with A by descriptor."""
 
-    _accumulators: Array | slice = field(init=False)
+    _accumulators: Array | slice = attrs.field(init=False)
 
     @_accumulators.default
     def _rows_in_order(self) -> Array | slice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
+import attrs
 import numpy as np
 
 from warpsim.errors import LAUNCHED_BY, SECTIONS, ExecutionError, Finding, spans
@@ -14,7 +15,6 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
-from warpsim.records import evolve
 from warpsim.report.rules import ALWAYS
 
 ADVICE = {
@@ -64,7 +64,7 @@ def record(
     )  # a note does not hide an error
     known = launch.findings.get(key)
     if known is not None:
-        launch.findings[key] = evolve(known, count=known.count + 1)
+        launch.findings[key] = attrs.evolve(known, count=known.count + 1)
         return None
     values |= {"severity": severity, "advice": advice, "other": other, "place": instruction}
     finding = launch.findings[key] = made(launch, batch, group, rule, message, lanes, values)
@@ -84,7 +84,7 @@ def made(
     severity, other, place, advice = (values.pop(name, None) for name in ("severity", "other", "place", "advice"))
     instruction: Instruction = place or present(group)  # type: ignore[assignment]
     cta, warp, which = locate(launch, batch, group, lanes)
-    finding: Finding = evolve(
+    finding: Finding = attrs.evolve(
         finding_at(launch, instruction),
         rule=rule,
         message=message,
@@ -150,7 +150,7 @@ def _by(launch: LaunchState) -> dict[str, object]:
 def party(launch: LaunchState, batch: BatchState, group: Group, message: str, lanes: Array | None = None) -> Finding:
     """The group's current step, of all or some lanes, as the other party of a finding."""
     cta, warp, which = locate(launch, batch, group, lanes)
-    return evolve(finding_at(launch, present(group)), message=message, cta=cta, warp=warp, lanes=which)
+    return attrs.evolve(finding_at(launch, present(group)), message=message, cta=cta, warp=warp, lanes=which)
 
 
 def line_text(launch: LaunchState, line: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn, TypedDict
 
+import attrs
 import numpy as np
 
 from warpsim.errors import Finding
@@ -17,7 +18,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 WARP, LANES, BARRIER, CLUSTER = "warp", "lanes", "barrier", "cluster"
 REGISTERS, COLUMNS, PHASE, MEMORY = "registers", "columns", "phase", "memory"
@@ -227,4 +228,6 @@ def _other(first: Stall, stalls: list[Stall]) -> Finding | None:
     found = party(near[0].machine.launch, near[0].machine.batch, near[0].group, near[0].note)
     if near[0].place is None:
         return found
-    return evolve(found, line=near[0].place.span.line, column=near[0].place.span.column, instruction=near[0].place.text)
+    return attrs.evolve(
+        found, line=near[0].place.span.line, column=near[0].place.span.column, instruction=near[0].place.text
+    )

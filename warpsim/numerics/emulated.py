@@ -5,13 +5,13 @@ Read from the machine code for an H100 and compared with its results; axes as in
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from warpsim.numerics import matrix
 from warpsim.numerics.arrays import F16, F32, F64, Array
 from warpsim.numerics.floating import canonical, fma
 from warpsim.numerics.matrix import LEAST_SUM, RAISED, Unit, decode, unpacked
-from warpsim.records import evolve
 
 ADA = Unit(13, 16, -132, -20, 13)
 """fp8 of sm_89: 13 fraction bits, also of an f32 result."""
@@ -68,7 +68,7 @@ def dot_quads(a: Array, b: Array, c: Array, result: np.dtype[np.generic], sm: in
     if sm < 80:
         volta = matrix.unit_of(70)
         if c.dtype == F16 and result == F32:  # a subnormal f16 keeps the least exponent of f16
-            volta, c = evolve(volta, least_c=-14), c.astype(F32)
+            volta, c = attrs.evolve(volta, least_c=-14), c.astype(F32)
         return matrix.dot_add(a, b, c, "f16", volta)
     left, right = a.view(F16).astype(F32), b.view(F16).astype(F32)
     wide = c.astype(F32)

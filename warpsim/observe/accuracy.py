@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import attrs
 import numpy as np
 
 from warpsim.isa.exact import (
@@ -88,7 +89,7 @@ from warpsim.observe.accuracy_values import (
     shadow_value,
 )
 from warpsim.program.program import Instruction, Operand
-from warpsim.records import define, evolve, field
+from warpsim.records import define
 
 LOADS = frozenset(("load", "load_fragment"))
 
@@ -102,7 +103,7 @@ class Known:
     table: matrices.Table
     adds: bool
     """Whether its results are sums, in which a term may be absorbed."""
-    births: list[Birth | None] = field(factory=lambda: [None, None])
+    births: list[Birth | None] = attrs.field(factory=lambda: [None, None])
 
 
 class Places:
@@ -510,7 +511,7 @@ class Accuracy(Watcher):
             if access.active is None or access.active.all():  # of memory in several allocations there are several
                 value, error = part_of(pending.values[number], part), pending.errors[number].get(part)
                 one = NOTHING if error is None else {(part[0], 0): error}
-                self._store(machine, group, access, evolve(pending, values=[value], errors=[one]))
+                self._store(machine, group, access, attrs.evolve(pending, values=[value], errors=[one]))
 
     def _without_registers(self, machine: Machine, group: Group, instruction: Instruction) -> Pending | None:
         """An access that reads no register."""
@@ -869,8 +870,10 @@ class Accuracy(Watcher):
             if birth.kinds.total():
                 instruction = places[birth.line, birth.instruction]
                 key = RULE, birth.line, instruction.span.column, "note"
-                finding = evolve(finding_at(launch, instruction), rule=RULE, message=birth.sentence, severity="note")
-                launch.findings[key] = evolve(finding, count=birth.copies)
+                finding = attrs.evolve(
+                    finding_at(launch, instruction), rule=RULE, message=birth.sentence, severity="note"
+                )
+                launch.findings[key] = attrs.evolve(finding, count=birth.copies)
 
 
 SIZES = {F32: "sizes of f32", F64: "sizes of f64"}

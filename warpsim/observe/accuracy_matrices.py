@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import attrs
 import numpy as np
 
 from warpsim.isa import mma, mma_sp, wgmma, wmma
@@ -25,7 +26,6 @@ from warpsim.numerics.matrix import decode, expand
 from warpsim.observe.accuracy_memory import ShadowMemory, shared_of
 from warpsim.observe.accuracy_values import NONE, Errors, Part, Pending
 from warpsim.program.program import Instruction
-from warpsim.records import evolve
 
 # ---- moves --------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ def product_of_warps(machine: Machine, group: Group, p: Pending) -> Product:
         if whole
         else fragments.accumulator(height, 8, 64 if kind == "f64" else 32)
     )
-    fragment = evolve(fragment, bits=max(fragment.bits, 32))
+    fragment = attrs.evolve(fragment, bits=max(fragment.bits, 32))
 
     def rows(each: Array) -> Array:
         registers = scatter(fragment, np.ascontiguousarray(each.transpose(1, 2, 0)), n, m, row_major=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import attrs
 import numpy as np
 
 from warpsim.isa.exact import DTYPES, adds, two_sum
@@ -17,7 +18,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import BoxLoad, BoxStore, RunLoad, RunStore, ThreadCopy, Transfer, Which
 from warpsim.machine.values import Affine, Array
 from warpsim.observe.accuracy_values import Part
-from warpsim.records import field, frozen
+from warpsim.records import frozen
 
 
 @frozen
@@ -27,8 +28,8 @@ class Region:
     space: str
     owner: int
     first: int
-    size: int = field(eq=False)
-    columns: int = field(eq=False)
+    size: int = attrs.field(eq=False)
+    columns: int = attrs.field(eq=False)
 
 
 Plane = tuple[Array, Array, list[int]]

@@ -7,8 +7,10 @@ import math
 from collections import Counter
 from pathlib import PurePath
 
+import attrs
+
 from warpsim.isa.exact import GROWS, HALF, LEAST, PRECISION, SUMS
-from warpsim.records import define, evolve, field
+from warpsim.records import define
 from warpsim.report.pages import page, part, table
 from warpsim.types import JsonObject
 
@@ -36,7 +38,7 @@ class Birth:
     error: float = 0.0
     """What the example lacks; ``exact`` is ``value`` with it, as an f64."""
     stored: bool = False
-    kinds: Counter[str] = field(factory=Counter)
+    kinds: Counter[str] = attrs.field(factory=Counter)
     inlined_at: tuple[tuple[str, int], ...] = ()
     copies: int = 1
     """How many instructions it stands for: those of an unrolled loop are one."""
@@ -107,9 +109,9 @@ class Birth:
 class AccuracyReport:
     """The errors of a launch against its shadow in higher precision, by instruction."""
 
-    births: dict[tuple[str, int, str, bool], Birth] = field(factory=dict)
+    births: dict[tuple[str, int, str, bool], Birth] = attrs.field(factory=dict)
     """By kernel, line and instruction, and whether they are what it stored."""
-    points: list[float] = field(factory=list, repr=False)
+    points: list[float] = attrs.field(factory=list, repr=False)
     every: int = 1
     _count: int = 0
 
@@ -195,9 +197,14 @@ def _together(births: list[Birth]) -> list[Birth]:
         place = b.file, b.source_line, b.inlined_at
         found.setdefault((b.instruction, b.kinds.total() > 0, place if b.source_line else b.line), []).append(b)
     return [
-        evolve(some[0], lanes=lanes, total=sum(b.total for b in some), kinds=kinds, copies=len(some))
+        attrs.evolve(
+            some[0],
+            lanes=sum(b.lanes for b in some),
+            total=sum(b.total for b in some),
+            kinds=sum((b.kinds for b in some), Counter()),
+            copies=len(some),
+        )
         for some in found.values()
-        for lanes, kinds in [(sum(b.lanes for b in some), sum((b.kinds for b in some), Counter()))]
     ]
 
 

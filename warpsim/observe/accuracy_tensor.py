@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from warpsim.isa.exact import DTYPES
@@ -22,7 +23,7 @@ from warpsim.numerics.matrix import expand
 from warpsim.observe.accuracy_matrices import decoded, silent
 from warpsim.observe.accuracy_memory import Region, ShadowMemory, shared_of
 from warpsim.observe.accuracy_values import Made, Pending, part_of, shadow_value
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 CELLS = LANES * COLUMNS
 
@@ -178,7 +179,7 @@ class _Cells(Tensor):
         super().__init__(machine, group, active)
         space = WordSpace(4 * CELLS, machine.batch.shape.n_ctas)
         space.words[:] = words
-        self.memory = evolve(self.memory, space=space)
+        self.memory = attrs.evolve(self.memory, space=space)
 
 
 def _run(

@@ -11,6 +11,7 @@ import math
 import time
 from functools import lru_cache
 
+import attrs
 import numpy as np
 
 from warpsim.machine.hooks import AccessCounts, RegionCounts
@@ -24,7 +25,7 @@ from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Affine, Array, Place, as_array
 from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.program.program import Instruction
-from warpsim.records import define, field, frozen
+from warpsim.records import define, frozen
 from warpsim.report.profile import Conflict, Counts, Line, Profile
 
 BANKS = 32
@@ -180,7 +181,7 @@ class Entry:
     """Counts of one instruction."""
 
     instruction: Instruction
-    counts: Counts = field(factory=Counts)
+    counts: Counts = attrs.field(factory=Counts)
     conflict: Conflict | None = None
     left_out: int = 0
     """Threads disabled by its guard."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.analysis.flow import calls_into, used_registers
@@ -26,7 +27,7 @@ from warpsim.parallel.part import Change, Marks, Outcome, Part, Reduction, perfo
 from warpsim.parallel.processes import Here, Memory, Pickled, Processes, Threads
 from warpsim.program.names import device_function
 from warpsim.program.program import Instruction
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 from warpsim.types import TYPES, bits_type
 
 
@@ -116,7 +117,7 @@ def divided(
     if threads < n * settings.batch_threads:
         n = workers
     smaller = max(min(settings.batch_threads, -(-threads // n)), 1)
-    begun = evolve(state, settings=evolve(settings, batch_threads=smaller))
+    begun = attrs.evolve(state, settings=attrs.evolve(settings, batch_threads=smaller))
     waves = waves_of(begun)
     if waves < 2 or kept_together(state.plan, cooperative=settings.cooperative) is not None:
         return False
@@ -216,7 +217,7 @@ def _finish(state: LaunchState, done: list[Outcome], stdout: Callable[[str], obj
             state.counts[block] = state.counts.get(block, 0) + count
         for key, finding in outcome.findings.items():
             known = state.findings.get(key)
-            state.findings[key] = finding if known is None else evolve(known, count=known.count + finding.count)
+            state.findings[key] = finding if known is None else attrs.evolve(known, count=known.count + finding.count)
     for outcome in done:
         for text in outcome.printed:
             stdout(text)

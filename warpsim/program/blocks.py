@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import attrs
+
 from warpsim.isa import matching
 from warpsim.isa.matching import TypedOperand
 from warpsim.isa.traits import Traits
@@ -18,7 +20,6 @@ from warpsim.program.program import Param, Register, Variable
 from warpsim.program.resolve import OF_INSTRUCTIONS, Resolver
 from warpsim.ptx import ast
 from warpsim.ptx.words import OPAQUE
-from warpsim.records import evolve
 from warpsim.types import TYPES, ScalarType
 
 DEEPEST = 32
@@ -218,9 +219,9 @@ def expanded(
             if name not in scope.symbols:  # no name in a text has a sign
                 scope.symbols[name] = builder.register(name, type)
             made = ast.Name(name, operand.span)
-            code.append(evolve(node, opcode=words[0], modifiers=words[1:], operands=(made, *read)))
+            code.append(attrs.evolve(node, opcode=words[0], modifiers=words[1:], operands=(made, *read)))
             operands[place], read = made, (made,)
-    return [*code, evolve(node, operands=tuple(operands))]
+    return [*code, attrs.evolve(node, operands=tuple(operands))]
 
 
 def _repeated(
@@ -247,8 +248,8 @@ def _repeated(
         return []
     operands = list(node.operands)
     operands[place] = first
-    one, move = evolve(node, operands=tuple(operands)), (f"b{sizes.pop()}",)
-    moved = [evolve(node, opcode="mov", modifiers=move, operands=(other, first)) for other in others]
+    one, move = attrs.evolve(node, operands=tuple(operands)), (f"b{sizes.pop()}",)
+    moved = [attrs.evolve(node, opcode="mov", modifiers=move, operands=(other, first)) for other in others]
     return [one, *moved] if loaded else [one]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from contextlib import suppress
 
+import attrs
+
 from warpsim.errors import Finding, PtxError
 from warpsim.isa import matching
 from warpsim.isa.data_movement import even_of_pair
@@ -31,7 +33,6 @@ from warpsim.ptx import ast
 from warpsim.ptx.outline import Outline, outline_of
 from warpsim.ptx.parser import read
 from warpsim.ptx.tokens import SyntaxProblem
-from warpsim.records import evolve
 
 
 def read_program(text: str, file: str) -> Program:
@@ -236,7 +237,7 @@ def _parameter(
         resolver.problems.add("directive", declared.span, f"kernel parameter {made.name} must be in .param")
     symbol = builder.declared(made.name, made.type, declared.vector)
     resolver.declare(made.name, symbol, declared.span, scope)
-    return evolve(made, registers=symbol.elements if isinstance(symbol, VectorRegister) else (symbol,))
+    return attrs.evolve(made, registers=symbol.elements if isinstance(symbol, VectorRegister) else (symbol,))
 
 
 def _sizes(node: ast.Function, params: tuple[Param, ...], version: tuple[int, int], problems: Problems) -> None:
@@ -275,8 +276,8 @@ def paired(body: Body, target: str) -> Body:
         "cta_group::2" in i.op.modifiers for i in body.code
     ):
         return body
-    code = tuple([evolve(i, form=_of_pairs(i.form)) if _clears(i) else i for i in body.code])
-    return evolve(body, code=code)
+    code = tuple([attrs.evolve(i, form=_of_pairs(i.form)) if _clears(i) else i for i in body.code])
+    return attrs.evolve(body, code=code)
 
 
 def _clears(instruction: Instruction) -> bool:

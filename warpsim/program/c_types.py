@@ -6,10 +6,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TypeAlias
 
+import attrs
 import numpy as np
 
 from warpsim.numerics.arrays import DType
-from warpsim.records import field, frozen
+from warpsim.records import frozen
 from warpsim.types import ELEMENTS, TYPES, ScalarType
 
 
@@ -19,7 +20,7 @@ class Scalar:
 
     name: str
     type: ScalarType
-    words: dict[int, str] = field(factory=dict)
+    words: dict[int, str] = attrs.field(factory=dict)
     character: bool = False
 
     @property

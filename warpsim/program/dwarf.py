@@ -9,7 +9,9 @@ import enum
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from warpsim.records import define, field
+import attrs
+
+from warpsim.records import define
 
 
 class Tag(enum.IntEnum):
@@ -74,7 +76,7 @@ class Entry:
     offset: int
     tag: int
     attributes: dict[int, Value]
-    children: list[Entry] = field(factory=list)
+    children: list[Entry] = attrs.field(factory=list)
 
     def text(self, name: At) -> str:
         """An attribute that is a text; empty if it has none."""

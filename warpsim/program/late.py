@@ -7,6 +7,8 @@ import re
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 
+import attrs
+
 from warpsim.errors import Span
 from warpsim.isa import matching
 from warpsim.isa.traits import Ending
@@ -22,7 +24,6 @@ from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
 from warpsim.ptx.outline import HOLE
 from warpsim.ptx.parser import Parser
-from warpsim.records import evolve
 from warpsim.types import TYPES
 
 
@@ -44,7 +45,7 @@ def _with_first(instruction: Instruction) -> Instruction:
         return instruction
     if not instruction.form.operands[0].pair:
         return instruction
-    return evolve(instruction, operands=(operands[0], Operand(operands[1].type), *operands[2:]))
+    return attrs.evolve(instruction, operands=(operands[0], Operand(operands[1].type), *operands[2:]))
 
 
 def _goes_on(instruction: Instruction) -> bool:

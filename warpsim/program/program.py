@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
+import attrs
+
 from warpsim.errors import Span
 from warpsim.graph.nodes import Graph
 from warpsim.isa.graphs import EVERYBODY, POINTER, Given, graph_of
 from warpsim.isa.spec import Form, Op, OperandSpec
 from warpsim.isa.traits import Ending, Family, Stage, Traits
 from warpsim.ptx import ast
-from warpsim.records import SharedByCopies, cached_property, evolve, field, frozen
+from warpsim.records import SharedByCopies, cached_property, frozen
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 
@@ -326,15 +328,15 @@ class Function:
     params: tuple[Param, ...]
     returns: tuple[Param, ...]
     variables: tuple[Variable, ...]
-    made: Callable[[], Body] = field(repr=False)
+    made: Callable[[], Body] = attrs.field(repr=False)
     directives: dict[str, tuple[int | str, ...]]
     span: Span
     linkage: str | None = None
     noreturn: bool = False
-    samples: Callable[[], tuple[Instruction, ...]] | None = field(default=None, repr=False)
-    stored: str | None = field(default=None, repr=False)
+    samples: Callable[[], tuple[Instruction, ...]] | None = attrs.field(default=None, repr=False)
+    stored: str | None = attrs.field(default=None, repr=False)
     """The name under which `warpsim.program.stored` keeps its code, or what is derived of it."""
-    flow: Any = field(default=None, init=False, repr=False)
+    flow: Any = attrs.field(default=None, init=False, repr=False)
     """Its blocks, cached by `warpsim.analysis.flow.blocks_of`."""
 
     @cached_property
@@ -371,7 +373,7 @@ class Function:
     def with_code(self, code: Iterable[Instruction], registers: Iterable[Register] = ()) -> Function:
         """The function with other instructions, and with further ``registers`` behind its own."""
         body = Body((*self.registers, *registers), tuple(code), self.labels)
-        return evolve(self, made=lambda: body, samples=None, stored=None)
+        return attrs.evolve(self, made=lambda: body, samples=None, stored=None)
 
 
 @frozen
@@ -399,13 +401,13 @@ class Program:
     variables: tuple[Variable, ...]
     externs: dict[str, tuple[tuple[Param, ...], tuple[Param, ...]]]
     aliases: dict[str, str]
-    source: str = field(repr=False)
+    source: str = attrs.field(repr=False)
     debug: bool
     files: dict[int, str]
-    sections: tuple[ast.Section, ...] = field(repr=False)
+    sections: tuple[ast.Section, ...] = attrs.field(repr=False)
     file: str = "<ptx>"
-    lines: tuple[str, ...] = field(repr=False, default=())
-    uses: Uses | None = field(repr=False, default=None)
+    lines: tuple[str, ...] = attrs.field(repr=False, default=())
+    uses: Uses | None = attrs.field(repr=False, default=None)
     """Cached by `warpsim.program.stored`."""
-    symbols: Any = field(default=None, init=False, eq=False, repr=False)
+    symbols: Any = attrs.field(default=None, init=False, eq=False, repr=False)
     """The variables of C++, cached by `warpsim.debug.symbols.symbols_of`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import attrs
+
 from warpsim.errors import Span
 from warpsim.isa.matching import satisfies
 from warpsim.isa.spec import Gate
@@ -13,7 +15,6 @@ from warpsim.program.names import SPECIALS, FunctionBuilder, Scope, Symbol, numb
 from warpsim.program.problems import Problems
 from warpsim.program.program import Param, Relocation, Variable
 from warpsim.ptx import ast
-from warpsim.records import evolve
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 RESERVED_NAMES = frozenset(name.split(".")[0] for name in SPECIALS)
@@ -124,7 +125,7 @@ class Resolver:
         dimensions = list(item.dimensions)
         if item.initialiser is not None and dimensions and not dimensions[0]:
             dimensions[0] = _length(item.initialiser)
-        whole = evolve(item, dimensions=tuple(dimensions))
+        whole = attrs.evolve(item, dimensions=tuple(dimensions))
         sound = initial_values.wrong_value(item.initialiser, len(dimensions), node.type) == ""
         return dimensions, initial_values.opaque_bytes(node, whole) if sound else b"", ()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
+
 import warpsim.isa  # noqa: F401  declares the instructions
 from warpsim.errors import Finding, PtxError
 from warpsim.isa import matching
@@ -14,7 +16,7 @@ from warpsim.program.program import Program, Register
 from warpsim.ptx import ast
 from warpsim.ptx.parser import parse
 from warpsim.ptx.words import NEWEST
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
 
 KERNEL = "snippet"
@@ -43,17 +45,17 @@ def snippet_program(code: str, *, target: str = "sm_90a", shared_bytes: int = 0)
     try:
         module = parse(f"{header}{code}\n{_END}; }}\n", "<ptx>", matching.is_name)
         items = tuple(_declared(item) if isinstance(item, ast.Function) else item for item in module.items)
-        program = load_program(evolve(module, items=items), code)
+        program = load_program(attrs.evolve(module, items=items), code)
     except PtxError as error:
         lines = code.split("\n")
         raise PtxError(findings=tuple(_moved(finding, len(header), lines) for finding in error.findings)) from None
     kernel = program.functions[KERNEL]
     placed = tuple(
-        evolve(i, span=i.span._replace(column=i.span.column - len(header))) if i.span.line == 1 else i
+        attrs.evolve(i, span=i.span._replace(column=i.span.column - len(header))) if i.span.line == 1 else i
         for i in kernel.code
     )
     kernel = kernel.with_code(placed)
-    program = evolve(program, functions={**program.functions, KERNEL: kernel}, lines=tuple(code.split("\n")))
+    program = attrs.evolve(program, functions={**program.functions, KERNEL: kernel}, lines=tuple(code.split("\n")))
     return Snippet(program, {register.name: register for register in kernel.registers})
 
 
@@ -61,10 +63,10 @@ def _moved(finding: Finding, header: int, lines: list[str]) -> Finding:
     """Move a finding to its place in the code alone; a place after the code becomes its end."""
     if finding.line > len(lines):
         message = finding.message.replace(f"'{_END}'", "the end of the code")
-        return evolve(finding, line=len(lines), column=len(lines[-1]) + 1, text=lines[-1], message=message)
+        return attrs.evolve(finding, line=len(lines), column=len(lines[-1]) + 1, text=lines[-1], message=message)
     text = lines[finding.line - 1] if finding.line > 0 else ""
     column = max(finding.column - header, 1) if finding.line == 1 else finding.column
-    return evolve(finding, column=column, text=text)
+    return attrs.evolve(finding, column=column, text=text)
 
 
 # ---- types from use ------------------------------------------------------------------------------
@@ -93,7 +95,7 @@ def _declared(function: ast.Function) -> ast.Function:
         ast.Variable("reg", _joined(types).name, (ast.Declarator(name, None, (), None, function.span),), function.span)
         for name, types in uses.items()
     )
-    return evolve(function, body=evolve(function.body, statements=(*made, *function.body.statements)))
+    return attrs.evolve(function, body=attrs.evolve(function.body, statements=(*made, *function.body.statements)))
 
 
 def _statements(block: ast.Block) -> Iterator[ast.Statement]:

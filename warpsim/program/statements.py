@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import attrs
+
 from warpsim.program.program import Instruction, Operand, Param, Variable
 from warpsim.ptx import ast
-from warpsim.records import field, frozen
+from warpsim.records import frozen
 
 FIRST = 21001
 """The number in the first hole for one."""
@@ -90,7 +92,7 @@ class Group:
     block: bool
     declarations: tuple[ast.Variable, ...]
     kinds: tuple[Instruction, ...]
-    pieces: list[tuple[Piece, ...]] = field(factory=list, init=False)
+    pieces: list[tuple[Piece, ...]] = attrs.field(factory=list, init=False)
     """Its instructions with holes, once they are made; of some groups there are none."""
 
 

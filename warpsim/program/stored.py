@@ -18,6 +18,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+import attrs
+
 import warpsim.isa
 from warpsim.cache import digest, has_folder, read_object, write_object
 from warpsim.errors import Span
@@ -42,7 +44,6 @@ from warpsim.program.program import (
 from warpsim.program.statements import Shape
 from warpsim.program.uses import uses_of
 from warpsim.ptx.ast import Section
-from warpsim.records import evolve, fields
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 _PARTS = ("", "analysis", "graph", "isa", "layout", "numerics", "program", "ptx")
@@ -94,10 +95,10 @@ def find(name: str, text: str, again: Callable[[], Program]) -> Program | None:
             return found if isinstance(found, Body) else again().functions[called].body
 
         samples_of = function.samples and (lambda: samples()[called])
-        return evolve(function, made=once(body), samples=samples_of, stored=stored)
+        return attrs.evolve(function, made=once(body), samples=samples_of, stored=stored)
 
     functions = {called: found_again(function) for called, function in program.functions.items()}
-    return evolve(program, functions=functions, source=text, lines=tuple(text.split("\n")))
+    return attrs.evolve(program, functions=functions, source=text, lines=tuple(text.split("\n")))
 
 
 def keep(name: str, program: Program) -> Program:
@@ -105,10 +106,10 @@ def keep(name: str, program: Program) -> Program:
     functions = program.functions
     kinds = {called: function.kinds for called, function in functions.items() if function.samples is not None}
     bare = {
-        called: evolve(function, made=_later, samples=function.samples and _later)
+        called: attrs.evolve(function, made=_later, samples=function.samples and _later)
         for called, function in functions.items()
     }
-    bare_program = evolve(program, functions=bare, source="", lines=(), uses=uses_of(program))
+    bare_program = attrs.evolve(program, functions=bare, source="", lines=(), uses=uses_of(program))
     try:
         write_object(name, _dumped((bare_program, _dumped(kinds))))
     except _Unkept:
@@ -123,9 +124,9 @@ def keep(name: str, program: Program) -> Program:
                 write_object(stored, _dumped(made))
             return made
 
-        return evolve(function, made=once(body), stored=stored)
+        return attrs.evolve(function, made=once(body), stored=stored)
 
-    return evolve(program, functions={called: kept(function) for called, function in functions.items()})
+    return attrs.evolve(program, functions={called: kept(function) for called, function in functions.items()})
 
 
 T = TypeVar("T")
@@ -292,7 +293,7 @@ class _Writer(pickle.Pickler):
 
 @functools.cache
 def _fields(record: Hashable) -> Callable[[object], tuple[object, ...]]:
-    return attrgetter(*[field.name for field in fields(record) if field.init])  # type: ignore[arg-type]
+    return attrgetter(*[field.name for field in attrs.fields(record) if field.init])  # type: ignore[arg-type]
 
 
 class _Reader(pickle.Unpickler):

@@ -6,6 +6,8 @@ import itertools
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import attrs
+
 from warpsim.errors import LaunchError, shown
 from warpsim.host.arguments import Arguments
 from warpsim.host.device import Device
@@ -14,7 +16,6 @@ from warpsim.host.options import Dim
 from warpsim.proving.answers import RULES, Answer, Proof, Verdict
 from warpsim.proving.effort import SECONDS, Effort
 from warpsim.proving.launches import Launching, answers
-from warpsim.records import evolve
 
 __all__ = ["Answer", "Proof", "Verdict", "prove"]
 
@@ -161,7 +162,7 @@ def _asked(
 
 def _only(proofs: tuple[Answer, ...]) -> tuple[Answer, ...]:
     """What one launch says of all: what it proves is not proved of the others."""
-    return tuple([evolve(a, verdict=Verdict.UNKNOWN) if a.verdict is Verdict.PROVED else a for a in proofs])
+    return tuple([attrs.evolve(a, verdict=Verdict.UNKNOWN) if a.verdict is Verdict.PROVED else a for a in proofs])
 
 
 def _distinct(suspects: list[dict[str, int]]) -> Iterator[dict[str, int]]:
@@ -175,7 +176,7 @@ def _with(launching: Launching, numbers: Mapping[int, int]) -> Launching:
     args = list(launching.args)
     for number, value in numbers.items():
         args[number] = value
-    made: Launching = evolve(launching, args=tuple(args))
+    made: Launching = attrs.evolve(launching, args=tuple(args))
     return made
 
 

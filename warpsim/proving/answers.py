@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 
+import attrs
+
 from warpsim.errors import Finding
-from warpsim.records import field, frozen
+from warpsim.records import frozen
 from warpsim.report.findings import finding_record
 from warpsim.types import JsonObject
 
@@ -54,9 +56,9 @@ class Proof:
     kernel: str
     answers: tuple[Answer, ...]
     assumptions: tuple[str, ...]
-    seconds: float = field(default=0.0, eq=False)
-    inputs: dict[str, int] = field(factory=dict)
-    options: dict[str, object] = field(factory=dict)
+    seconds: float = attrs.field(default=0.0, eq=False)
+    inputs: dict[str, int] = attrs.field(factory=dict)
+    options: dict[str, object] = attrs.field(factory=dict)
 
     def __getitem__(self, name: str) -> Answer:
         """The answer for a property.

@@ -6,10 +6,12 @@ the tensor's memory; what it loads is not known.
 
 from __future__ import annotations
 
+import attrs
+
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.transfers import BoxLoad, Transfer
 from warpsim.program.program import Instruction, Operand
-from warpsim.records import define, field
+from warpsim.records import define
 
 
 def outer(instruction: Instruction) -> frozenset[int]:
@@ -33,9 +35,9 @@ class Boxes:
     """The loads of a launch whose boxes begin anywhere, by identity, and the beginnings of the arrays that they load from; and of those
     that are stored to (None: any)."""
 
-    loads: dict[int, set[int | None]] = field(factory=dict)
-    bound: set[int] = field(factory=set)
-    stored: set[int | None] = field(factory=set)
+    loads: dict[int, set[int | None]] = attrs.field(factory=dict)
+    bound: set[int] = attrs.field(factory=set)
+    stored: set[int | None] = attrs.field(factory=set)
 
     def issued(self, machine: Machine, transfer: Transfer) -> None:
         """Note the array that a load is from."""

@@ -12,6 +12,8 @@ import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import attrs
+
 from warpsim.checks.race.detector import RaceWatcher
 from warpsim.checks.undefined_registers import CONTENTS
 from warpsim.checks.undefined_registers import RULE as UNDEFINED
@@ -36,7 +38,7 @@ from warpsim.proving.contents import ADDRESS, HARMLESS, Contents
 from warpsim.proving.effort import SECONDS, Effort
 from warpsim.proving.pairing import Pairing
 from warpsim.proving.sides import Lost, source_of
-from warpsim.records import evolve, field, frozen
+from warpsim.records import frozen
 
 ORDERS: tuple[Keywords, ...] = (
     {"async_effects": "at_wait"},
@@ -61,7 +63,7 @@ class Launching:
     shared_mem: int = 0
     cluster: Dim | None = None
     cooperative: bool = False
-    effort: Effort = field(factory=lambda: Effort.within(SECONDS))
+    effort: Effort = attrs.field(factory=lambda: Effort.within(SECONDS))
 
     def findings(self, order: Keywords, contents: Contents | None = None) -> tuple[Finding, ...]:
         """What all rules find in a launch, on a copy of memory. If ``contents`` are not known, that includes what depends on them
@@ -95,7 +97,7 @@ class Launching:
 def _run(state: LaunchState, contents: Contents | None) -> tuple[Finding, ...]:
     seeing: list[Watcher] = watchers_of(state)
     if contents is not None:
-        state.settings = evolve(state.settings, checks=state.settings.checks | {CONTENTS})
+        state.settings = attrs.evolve(state.settings, checks=state.settings.checks | {CONTENTS})
         seeing = [contents if type(each) is Uninitialised else each for each in watchers_of(state)]
         seeing = [
             *(Pairing(contents.strange, each) for each in seeing if isinstance(each, RaceWatcher)),
@@ -113,7 +115,7 @@ def _run(state: LaunchState, contents: Contents | None) -> tuple[Finding, ...]:
     else:
         found = list(state.findings.values())
     for instruction, why in contents.strange.values() if contents is not None else ():
-        found.append(evolve(finding_at(state, instruction), rule=FOLLOW, message=f"{instruction.text}: {why}"))
+        found.append(attrs.evolve(finding_at(state, instruction), rule=FOLLOW, message=f"{instruction.text}: {why}"))
     return tuple(found)
 
 
@@ -295,5 +297,5 @@ def _unclear(finding: Finding) -> Finding | None:
 
 
 def _as_unclear(finding: Finding, message: str) -> Finding:
-    made: Finding = evolve(finding, rule=FOLLOW, message=message, advice="", other=None, count=1)
+    made: Finding = attrs.evolve(finding, rule=FOLLOW, message=message, advice="", other=None, count=1)
     return made

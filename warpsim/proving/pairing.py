@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 from warpsim.checks.race.clocks import BatchClocks, objects
@@ -20,7 +21,7 @@ from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
-from warpsim.records import define, field
+from warpsim.records import define
 
 WHY = "threads in another order meet in another phase"
 COLUMNS = "warps in another order get other columns of tensor memory"
@@ -54,10 +55,10 @@ class Phases:
     have seen the last one ``may_wait`` still, for all that those know who arrive in the present one."""
 
     parity: int = 0
-    arrived: list[Events] = field(factory=lambda: [_none(), _none(), _none()])
-    seen: list[Events] = field(factory=lambda: [_none(), _none(), _none()])
-    may_wait: Events = field(factory=_none)
-    parties: Array = field(factory=lambda: np.zeros(0, np.int64))
+    arrived: list[Events] = attrs.field(factory=lambda: [_none(), _none(), _none()])
+    seen: list[Events] = attrs.field(factory=lambda: [_none(), _none(), _none()])
+    may_wait: Events = attrs.field(factory=_none)
+    parties: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
     """Of who may wait: equal numbers (below 0) where one stands for others."""
 
     def reach(self, parity: int) -> bool:
@@ -124,8 +125,8 @@ def _copying(machine: Machine, key: int, over: int) -> bool:
 class Allocators:
     """Who has last allocated tensor memory of a CTA, and who has freed some since."""
 
-    allocated: Events = field(factory=_none)
-    freed: Events = field(factory=_none)
+    allocated: Events = attrs.field(factory=_none)
+    freed: Events = attrs.field(factory=_none)
 
 
 class Pairing(Watcher):

@@ -11,6 +11,7 @@ import itertools
 import threading
 from collections.abc import Collection, Iterator, Mapping
 
+import attrs
 import z3
 
 from warpsim.errors import Finding
@@ -23,7 +24,7 @@ from warpsim.proving.answers import RULES, Answer, Verdict
 from warpsim.proving.contents import promises
 from warpsim.proving.effort import Effort
 from warpsim.proving.paths import FALSE, TRUE, Access, Walker, Ways, named
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 Range = tuple[int, int]
 
@@ -462,5 +463,5 @@ def _answers_within(
 
 
 def _unclear(state: LaunchState, instruction: Instruction, why: str) -> Finding:
-    made: Finding = evolve(finding_at(state, instruction), rule="unknown", message=f"{instruction.text}: {why}")
+    made: Finding = attrs.evolve(finding_at(state, instruction), rule="unknown", message=f"{instruction.text}: {why}")
     return made

@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable, Iterable
 
+import attrs
 import numpy as np
 
 from warpsim.analysis.flow import Graph, immediate_dominators, returned_by
@@ -38,7 +39,7 @@ from warpsim.machine.watcher import READ
 from warpsim.program.program import Instruction
 from warpsim.proving.alike import NAME as FINGERPRINT
 from warpsim.proving.alike import fingerprints, mixed, together
-from warpsim.records import define, evolve, field, frozen
+from warpsim.records import define, frozen
 
 ASSERT, PRINT = "__assertfail", "vprintf"
 """Functions of the system: one ends the launch, one prints."""
@@ -63,7 +64,7 @@ class Known:
     values: dict[int, Array]
     undefined: dict[int, Array]
     local: tuple[Array, Array] | None
-    alike: dict[int, Array] = field(factory=dict)
+    alike: dict[int, Array] = attrs.field(factory=dict)
 
     def covers(self, other: Known) -> bool:
         """Whether all of other is possible here."""
@@ -95,7 +96,7 @@ class Known:
 
     def depending(self, decided: Array) -> Known:
         """The same, where data with these fingerprints have also decided."""
-        return evolve(self, alike={index: together(decided, held) for index, held in self.alike.items()})
+        return attrs.evolve(self, alike={index: together(decided, held) for index, held in self.alike.items()})
 
     def joined(self, other: Known, mine: Array | None, others: Array | None, decided: Array | None = None) -> Known:
         """What is so on both sides: ``mine`` and ``others`` are masks of the threads that come from them (None: all); ``decided``
@@ -202,10 +203,10 @@ class Choice:
     origin: Finding
     here: Array
     place: tuple[int, int]
-    todo: list[Start] = field(factory=list)
+    todo: list[Start] = attrs.field(factory=list)
     found: tuple[Known, Array] | None = None
-    began: dict[tuple[int, int], tuple[int, Known, int]] = field(factory=dict)
-    decided: Array | None = field(factory=lambda: np.ones(1, np.uint64))
+    began: dict[tuple[int, int], tuple[int, Known, int]] = attrs.field(factory=dict)
+    decided: Array | None = attrs.field(factory=lambda: np.ones(1, np.uint64))
 
     def is_met(self, group: Group) -> bool:
         """Whether a group stands where the sides meet."""
@@ -320,7 +321,7 @@ class Sides:
             choice.began[key] = 1, now, len(self.lost)
         taken = np.broadcast_to(not negated, (1,))
         sides = [
-            Start(*key, evolve(now, values={**now.values, slot: value}, undefined=_without(now.undefined, slot)))
+            Start(*key, attrs.evolve(now, values={**now.values, slot: value}, undefined=_without(now.undefined, slot)))
             for value in (taken, ~taken)
         ]
         back = instruction.traits.ending is Ending.BRANCH and _target(group.plan, instruction) <= group.block
@@ -510,7 +511,7 @@ class Sides:
 def kept(access: MemoryAccess) -> MemoryAccess:
     """An access as it is now, for later."""
     active = None if access.active is None else np.array(access.active)
-    made: MemoryAccess = evolve(access, at=np.array(access.places), active=active, differs=None)
+    made: MemoryAccess = attrs.evolve(access, at=np.array(access.places), active=active, differs=None)
     return made
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+import attrs
+
 from warpsim.errors import Span
-from warpsim.records import field, frozen
+from warpsim.records import frozen
 
 # ---- operands -----------------------------------------------------------------------------------
 
@@ -20,7 +22,7 @@ class Integer:
 
     value: int
     unsigned: bool
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -29,7 +31,7 @@ class Float:
 
     bits: int
     width: int
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -40,14 +42,14 @@ class Name:
     """
 
     text: str
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
 class Sink:
     """The ``_`` destination."""
 
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -55,7 +57,7 @@ class Negated:
     """``!p`` as an operand."""
 
     operand: Name
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -63,7 +65,7 @@ class Negative:
     """``-name``: a minus in front of a name (``-sym`` in old texts)."""
 
     operand: Operand
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -71,7 +73,7 @@ class Vector:
     """``{a, b, ...}``."""
 
     elements: tuple[Operand, ...]
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -80,7 +82,7 @@ class Pair:
 
     first: Operand
     second: Operand
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -89,8 +91,8 @@ class SymbolOffset:
 
     symbol: Name
     offset: int
-    span: Span = field(eq=False)
-    subscript: bool = field(default=False, eq=False)
+    span: Span = attrs.field(eq=False)
+    subscript: bool = attrs.field(default=False, eq=False)
 
 
 @frozen
@@ -99,7 +101,7 @@ class Component:
 
     base: Name
     component: str
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -109,7 +111,7 @@ class Address:
 
     base: Name | None
     offset: int
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
     extra: tuple[Operand, ...] = ()
 
 
@@ -118,7 +120,7 @@ class Group:
     """``(a, b)``: the parenthesised lists of ``call``."""
 
     elements: tuple[Operand, ...]
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 Operand = (
@@ -136,7 +138,7 @@ class Guard:
 
     register: Name
     negated: bool
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -152,7 +154,7 @@ class Instruction:
     opcode: str
     modifiers: tuple[str, ...]
     operands: tuple[Operand, ...]
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -160,7 +162,7 @@ class Label:
     """``name:``."""
 
     name: str
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -173,7 +175,7 @@ class Initialiser:
     offset: int
     generic: bool
     mask: int | None
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -183,7 +185,7 @@ class Numbers:
     values: tuple[int, ...]
     width: int
     """0 for integers."""
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 class Leaf(NamedTuple):
@@ -200,8 +202,8 @@ class Addresses:
     """Consecutive leaves, some of them addresses; ``text`` is what they were written as."""
 
     values: tuple[Leaf, ...]
-    text: str = field(eq=False, repr=False)
-    span: Span = field(eq=False)
+    text: str = attrs.field(eq=False, repr=False)
+    span: Span = attrs.field(eq=False)
 
     def first(self) -> Initialiser:
         """The first leaf, as if it stood alone."""
@@ -232,7 +234,7 @@ class Field:
 
     name: str
     value: Integer | Float | Name
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 InitialiserTree = Initialiser | Numbers | Addresses | Field | tuple["InitialiserTree", ...]
@@ -246,7 +248,7 @@ class Declarator:
     count: int | None
     dimensions: tuple[int | None, ...]
     initialiser: InitialiserTree | None
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -260,7 +262,7 @@ class Variable:
     space: str
     type: str
     declarators: tuple[Declarator, ...]
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
     linkage: str | None = None
     align: int | None = None
     vector: int = 1
@@ -276,7 +278,7 @@ class Directive:
 
     name: str
     arguments: tuple[int | str, ...]
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -286,7 +288,7 @@ class CallPrototype:
     returns: tuple[Variable, ...]
     params: tuple[Variable, ...]
     noreturn: bool
-    span: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
 
 
 @frozen
@@ -294,8 +296,8 @@ class Block:
     """``{ ... }``: a scope for registers, variables and labels; ``end`` is its closing brace."""
 
     statements: tuple[Statement, ...]
-    span: Span = field(eq=False)
-    end: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
+    end: Span = attrs.field(eq=False)
 
 
 def statements(data: str) -> tuple[str, ...]:
@@ -309,8 +311,8 @@ class Section:
     """``.section .debug_info { ... }``: kept as text, a statement a line, and never interpreted."""
 
     name: str
-    data: str = field(eq=statements)
-    span: Span = field(eq=False)
+    data: str = attrs.field(eq=statements)
+    span: Span = attrs.field(eq=False)
 
 
 Statement = Instruction | Label | Variable | Directive | CallPrototype | Block | Section
@@ -327,8 +329,8 @@ class Function:
     params: tuple[Variable, ...]
     directives: tuple[Directive, ...]
     body: Block | None
-    span: Span = field(eq=False)
-    heading: Span = field(eq=False)
+    span: Span = attrs.field(eq=False)
+    heading: Span = attrs.field(eq=False)
     attributes: tuple[str, ...] = ()
 
 
@@ -340,5 +342,5 @@ class Module:
     target: tuple[str, ...]
     address_size: int
     items: tuple[Function | Variable | Directive | Section, ...]
-    file: str = field(eq=False, default="<ptx>")
-    source: str = field(eq=False, repr=False, default="")
+    file: str = attrs.field(eq=False, default="<ptx>")
+    source: str = attrs.field(eq=False, repr=False, default="")

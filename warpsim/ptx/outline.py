@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import attrs
+
 from warpsim.errors import PtxError
 from warpsim.ptx import ast
 from warpsim.ptx.parser import IsName, Parser
 from warpsim.ptx.tokens import SOURCES
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 HOLE = "\x01"
 """A character that no such text has."""
@@ -74,7 +76,7 @@ def outline_of(text: str, file: str, is_name: IsName) -> Outline | None:
     if lines != [body.line for _, _, body in bodies] or len({item.name for item in functions}) < len(functions):
         return None
     found = {item.name: body for item, (_, _, body) in zip(functions, bodies, strict=True)}
-    return Outline(evolve(module, source=text), found, parser)
+    return Outline(attrs.evolve(module, source=text), found, parser)
 
 
 def _bodies(text: str) -> Iterator[tuple[int, int, Body]]:

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
+import attrs
+
 from warpsim.errors import Finding, describe, source_lines, where
-from warpsim.records import asdict
 from warpsim.report.rules import RULES, page_of
 from warpsim.types import JsonObject
 
@@ -20,7 +21,7 @@ MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"
 
 def finding_record(finding: Finding) -> JsonObject:
     """Convert a finding to plain data, for JSON."""
-    record: JsonObject = asdict(finding, recurse=False)
+    record: JsonObject = attrs.asdict(finding, recurse=False)
     record["other"] = finding_record(finding.other) if finding.other else None
     record["values"] = {k: _plain(v) for k, v in finding.values.items()}
     return record

@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
+import attrs
+
 from warpsim.errors import plural, source_lines, source_name, spans
-from warpsim.records import asdict, define, field, fields, frozen
+from warpsim.records import define, frozen
 from warpsim.report import pages
 from warpsim.types import JsonObject
 
@@ -86,7 +88,7 @@ class Counts:
                 setattr(self, name, getattr(self, name) + more)
 
 
-NAMES = tuple(field.name for field in fields(Counts))
+NAMES = tuple(field.name for field in attrs.fields(Counts))
 
 
 @frozen
@@ -107,10 +109,10 @@ class Line:
 
     def record(self) -> JsonObject:
         """The line as plain data."""
-        counts = asdict(self.counts)
+        counts = attrs.asdict(self.counts)
         more: JsonObject = {"conflicts": self.counts.conflicts}
         if self.conflict is not None:
-            more["worst_conflict"] = asdict(self.conflict)
+            more["worst_conflict"] = attrs.asdict(self.conflict)
         source = list(self.source) if self.source else None
         return {"file": self.file, "line": self.number, "text": self.text, "source": source, **counts, **more}
 
@@ -125,7 +127,7 @@ class Profile:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     lines: tuple[Line, ...]
-    program: tuple[str, ...] = field(repr=False, default=())
+    program: tuple[str, ...] = attrs.field(repr=False, default=())
     """The whole module text, of which ``lines`` are some."""
 
     @property
@@ -156,7 +158,7 @@ class Profile:
             "target": self.target,
             "grid": list(self.grid),
             "block": list(self.block),
-            "total": asdict(self.total),
+            "total": attrs.asdict(self.total),
             "lines": [line.record() for line in self.lines],
             "source_lines": [line.record() for line in self.by_source()],
         }
@@ -352,7 +354,7 @@ class Timing:
 
     def record(self) -> JsonObject:
         """Plain data, for JSON."""
-        return asdict(self)
+        return attrs.asdict(self)
 
     def __str__(self) -> str:
         out = ["time in ms: " + ", ".join(f"{name} {getattr(self, name) * 1e3:,.2f}" for name in PHASES)]

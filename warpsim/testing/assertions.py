@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -18,7 +19,6 @@ from warpsim.host.options import Dim
 from warpsim.host.recipes import Recipe, name_of
 from warpsim.numerics import matrix
 from warpsim.numerics.arrays import Array
-from warpsim.records import evolve
 from warpsim.testing.differences import explain
 from warpsim.types import JsonObject
 
@@ -29,7 +29,7 @@ Dims = Dim | tuple[Dim, Dim]
 def fresh(argument: object, number: int = 0) -> object:
     """A launch's own copy of an argument; a recipe makes an array, with its seed increased by ``number``."""
     if isinstance(argument, Recipe):
-        return evolve(argument, seed=argument.seed + number).array()
+        return attrs.evolve(argument, seed=argument.seed + number).array()
     if is_buffer(argument) and not isinstance(argument, bytes | np.generic):
         return np.array(array_of(argument), order="C")
     return argument

@@ -6,12 +6,13 @@ import html
 import os
 from pathlib import Path
 
+import attrs
+
 from warpsim.errors import source_path
 from warpsim.isa.evidence import EXACT, MEANING, MODELLED, RECORDED, RECOVERED, STATED
 from warpsim.machine.fidelity import Executed, executed
 from warpsim.machine.state.launch import LaunchState
 from warpsim.program.program import Instruction
-from warpsim.records import evolve
 from warpsim.types import JsonObject
 
 Counts = dict[str, dict[int, int]]
@@ -160,7 +161,7 @@ class Forms:
             self._count(form)
 
     def _count(self, form: Executed) -> None:
-        key = evolve(form, count=0)
+        key = attrs.evolve(form, count=0)
         self.counts[key] = self.counts.get(key, 0) + form.count
 
     def plain(self) -> list[JsonObject]:

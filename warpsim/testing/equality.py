@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 
+import attrs
 import numpy as np
 
 from warpsim.errors import LaunchError, WarpsimError, plural
@@ -20,7 +21,7 @@ from warpsim.host.recipes import Recipe
 from warpsim.host.targets import runs_on
 from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import Array
-from warpsim.records import evolve, field, frozen
+from warpsim.records import frozen
 from warpsim.testing.assertions import fresh
 from warpsim.testing.dependence import Reader, depends_alone
 from warpsim.testing.differences import explain, index_text
@@ -58,7 +59,7 @@ class Side:
     def fresh(self) -> Side:
         """The same on a new GPU, so that addresses are the same in each run."""
         gpu = self.device
-        return evolve(self, device=Device(gpu.target, numerics=gpu.numerics, stdout=self.printed.append))
+        return attrs.evolve(self, device=Device(gpu.target, numerics=gpu.numerics, stdout=self.printed.append))
 
     def run(self, values: Sequence[object], watch: Watch | None = None) -> dict[int, Array]:
         """Launch on copies of the arguments; returns what is in the arrays then, by argument."""
@@ -123,7 +124,7 @@ class Equality:
     arguments: tuple[object, ...] = ()
     argument: int | None = None
     index: tuple[int, ...] | None = None
-    equal: bool = field(default=False, kw_only=True)
+    equal: bool = attrs.field(default=False, kw_only=True)
 
     def __bool__(self) -> bool:
         return self.equal
@@ -247,7 +248,7 @@ def equal_case(
         "dynamic_smem": other_shared_mem,
     }
     given = {name: value for name, value in launched.items() if value is not None}
-    its = evolve(found, source=text, description={**found.description, "entry": other.name, **given})
+    its = attrs.evolve(found, source=text, description={**found.description, "entry": other.name, **given})
     own = found.prepare(device=gpu[0]).kernel
     sides = (
         Recorded("A", own, found, gpu, tuple(range(count)), options, []),

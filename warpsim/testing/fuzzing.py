@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -17,7 +18,7 @@ from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Checks, Dim
 from warpsim.host.recipes import LOGICAL, Recipe, element_type, recipe
 from warpsim.host.recording import record
-from warpsim.records import field, frozen
+from warpsim.records import frozen
 from warpsim.testing.assertions import assert_bits_equal, fresh
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Launch:
     grid: Dim
     block: Dim
     args: Arguments
-    options: Keywords = field(factory=dict)
+    options: Keywords = attrs.field(factory=dict)
 
 
 def arrays(shape: int | tuple[int, ...], dtype: DTypeLike = "f32", *, ordinary: bool = False) -> SearchStrategy[Recipe]:

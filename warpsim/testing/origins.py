@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
 
+import attrs
 import numpy as np
 
 from warpsim.isa.spec import Scope
@@ -23,7 +24,7 @@ from warpsim.numerics.arrays import Array
 from warpsim.observe import accuracy_matrices as matrices
 from warpsim.observe.accuracy_memory import moved
 from warpsim.program.program import Function, Instruction
-from warpsim.records import define, field, frozen
+from warpsim.records import define, frozen
 from warpsim.testing.replaying import cuda_lines
 from warpsim.types import ScalarType
 
@@ -93,11 +94,11 @@ class Step:
     function: Function
     lanes: list[int]
     moment: int
-    reads: dict[int, list[int]] = field(factory=dict)
-    writes: dict[int, list[int]] = field(factory=dict)
+    reads: dict[int, list[int]] = attrs.field(factory=dict)
+    writes: dict[int, list[int]] = attrs.field(factory=dict)
     space: str = ""
     places: list[int] | None = None
-    rows: list[int] = field(factory=list)
+    rows: list[int] = attrs.field(factory=list)
 
     def passes(self, at: int) -> bool:
         """Whether a lane passes the guard."""

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.errors import Finding, WarpsimError, describe
@@ -18,7 +19,7 @@ from warpsim.machine.reporting import finding_at, locate
 from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import READ, MemoryAccess, Watcher
 from warpsim.numerics.arrays import Array
-from warpsim.records import define, evolve, field
+from warpsim.records import define
 from warpsim.testing.differences import explain, index_text
 
 TRACED = 3
@@ -140,7 +141,7 @@ class Writer:
 
     last: Finding | None = None
     count: int = 0
-    lines: set[int] = field(factory=set)
+    lines: set[int] = attrs.field(factory=set)
 
 
 class Writers(Watcher):
@@ -182,7 +183,7 @@ class Writers(Watcher):
     def _note(self, writer: Writer, machine: Machine, group: Group, lanes: Array) -> None:
         cta, warp, which = locate(machine.launch, machine.batch, group, lanes)
         place = finding_at(machine.launch, group.instruction)
-        writer.last = evolve(place, cta=cta, warp=warp, lanes=which)
+        writer.last = attrs.evolve(place, cta=cta, warp=warp, lanes=which)
         writer.count += 1
         writer.lines.add(place.line)
 

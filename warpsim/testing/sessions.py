@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from warpsim.errors import Finding, LaunchError, WarpsimError, describe, shown
@@ -25,7 +26,7 @@ from warpsim.host.launch_options import Keywords
 from warpsim.host.options import budget, choice, integer, resolve_checks
 from warpsim.host.unhandled import UnhandledErrors, launching
 from warpsim.machine.state.launch import LaunchState
-from warpsim.records import define, field
+from warpsim.records import define
 from warpsim.testing.coverage import Forms, Lines
 
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
@@ -136,19 +137,19 @@ class Settings:
     """Whether tests run with both settings of async_effects."""
     coverage: str | None
     fidelity: bool
-    lines: Lines = field(factory=Lines)
-    forms: Forms = field(factory=Forms)
-    said: list[str] = field(factory=list)
+    lines: Lines = attrs.field(factory=Lines)
+    forms: Forms = attrs.field(factory=Forms)
+    said: list[str] = attrs.field(factory=list)
     """Lines of the summary."""
-    outside: list[str] = field(factory=list)
+    outside: list[str] = attrs.field(factory=list)
     """Findings of launches outside tests, for example at import, which no test would report."""
     running: int = 0
     """Number of tests running."""
     over: bool = False
     """Whether the last test has ended, after which no test can report what a launch raises."""
-    unhandled: UnhandledErrors = field(factory=UnhandledErrors)
-    children: Children = field(factory=Children)
-    snapshots: dict[Path, str] = field(factory=dict)
+    unhandled: UnhandledErrors = attrs.field(factory=UnhandledErrors)
+    children: Children = attrs.field(factory=Children)
+    snapshots: dict[Path, str] = attrs.field(factory=dict)
     """Text of the snapshots that this session has recorded."""
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.errors import LaunchError, WarpsimError
@@ -18,7 +19,7 @@ from warpsim.host.files import named
 from warpsim.host.recipes import DTYPES
 from warpsim.host.recording import FORMAT, write_case
 from warpsim.numerics.arrays import Array
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 from warpsim.types import JsonObject
 from warpsim.version import VERSION
 
@@ -109,7 +110,7 @@ class Shrinker:
         """Change parts of the case if it then fails in the same way; ``text`` is its PTX."""
         if "text" in changes:
             changes["source"] = changes.pop("text"), self.case.source[1]
-        candidate = evolve(self.case, stdout=None, **changes)
+        candidate = attrs.evolve(self.case, stdout=None, **changes)
         if time.monotonic() > self.deadline or not self.fails(candidate):
             return False
         self.case = candidate

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 import numpy as np
 
 from warpsim.analysis.verified_loads import kept_bits
@@ -40,7 +41,6 @@ from warpsim.machine.values import Affine, Array, as_array
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
-from warpsim.records import evolve
 
 OF_LAUNCH: Note[LaunchRaces] = Note(RACE)
 RACES: Note[Races] = Note(RACE)
@@ -492,7 +492,7 @@ class RaceWatcher(Watcher):
                 again = machine.launch.notes.get(unused.AGAIN)
                 if again is not None and again.flags is not None and role.level:
                     tells, awaits = (instruction.span in flags for flags in again.flags)
-                    role = self._roles[id(instruction)] = evolve(role, release=tells, acquire=awaits)
+                    role = self._roles[id(instruction)] = attrs.evolve(role, release=tells, acquire=awaits)
             races.clocks.begin(instruction, role)
         return races
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
+import attrs
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
@@ -18,7 +19,7 @@ from warpsim.checks.race.vector_clocks import Past, by_column
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 from warpsim.numerics.arrays import distinct
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 MANY, CROWD = 64, -100
 """More sync variables than this in one step count as one, at an address outside all memory."""
@@ -72,7 +73,7 @@ class Users:
 
     def crowded(self) -> Users:
         """The same at one place outside all memory."""
-        return evolve(self, place=np.full_like(self.place, CROWD))
+        return attrs.evolve(self, place=np.full_like(self.place, CROWD))
 
 
 class Flags:
@@ -137,7 +138,7 @@ class Flags:
         if uniform:  # all CTAs do the same
             positions, mask = positions[:, :, :1, :1], access.active
             mask = None if mask is None else mask[:, :, :1, :1]
-            access = evolve(access, columns=np.zeros((1, 1, 1, 1), np.int64), active=mask)
+            access = attrs.evolve(access, columns=np.zeros((1, 1, 1, 1), np.int64), active=mask)
         users, index = access.flat(positions, clocks.n_ctas)
         positions = users.positions
         threads = positions // clocks.n_ctas if uniform else positions + (0 if shared else clocks.base)

@@ -7,6 +7,7 @@ lives until its last thread has exited. Accesses after the exit are found like r
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from warpsim.analysis.flag_values import published
@@ -27,7 +28,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 UNCHANGED = "; the value there stays the same"
 CHECKED = "; the value read is only a guess, which a compare-and-swap verifies"
@@ -127,7 +128,7 @@ class Reports:
         cta, warp, lanes = launch.place(race.thread, race.time)
         done, did = ("written", "wrote") if race.was_write else ("read", "read")
         does = "written" if race.write else "read"
-        other = evolve(finding_at(machine.launch, event), message=f"{done} here", cta=cta, warp=warp, lanes=lanes)
+        other = attrs.evolve(finding_at(machine.launch, event), message=f"{done} here", cta=cta, warp=warp, lanes=lanes)
         copied = race.thread in launch.starters
         message = (
             f"{_name(race.at, allocation)} is {does} after {'a copy by ' * copied}CTA {cta}, warp {warp}, lane {lanes[0]} {did} it in line"
@@ -177,7 +178,7 @@ class Reports:
         event = self.clocks.launch.access(int(seen.max()) >> SHIFT)
         first = int(np.broadcast_to(at, seen.shape)[seen == seen.max()][0])
         message = f"{_name(first - allocation.start, allocation)} is read as read-only memory, and line {event.span.line} has written it in this launch"
-        other = evolve(finding_at(machine.launch, event), message="written here")
+        other = attrs.evolve(finding_at(machine.launch, event), message="written here")
         machine.fault(RULE, message, group, seen != 0, address=first, other=other, advice=PLAIN)
 
     def together(
@@ -185,13 +186,15 @@ class Reports:
     ) -> None:
         """Report that threads store to one place in one step, or leave it to `settle`, unless they are strong."""
         here = finding_at(machine.launch, self.clocks.launch.access(-1))
-        other = evolve(here, message="and here by another thread")
+        other = attrs.evolve(here, message="and here by another thread")
         alike = self.clocks.order.uniform and allocation is None
         threads = threads * (self.clocks.n_ctas if alike else 1) if allocation is None else threads - self.clocks.base
         message = f"{_name(int(at[0]), allocation)} is written by several threads in one instruction"
         doubt = Doubt(threads, message, int(at[0]), other, alike, together=True)
         if self.clocks.role.level:
-            self._fault(machine, group, evolve(doubt, message=message + " whose scope does not include all of them"))
+            self._fault(
+                machine, group, attrs.evolve(doubt, message=message + " whose scope does not include all of them")
+            )
         else:
             self.doubts.append(doubt)
 
@@ -295,7 +298,7 @@ def _report(clocks: BatchClocks, machine: Machine, group: Group, column: int, at
     cta, warp, lanes = clocks.launch.place(thread + clocks.base)
     event = clocks.launch.access(time)
     place = finding_at(machine.launch, event)
-    other = evolve(place, message="used here", cta=cta, warp=warp, lanes=lanes)
+    other = attrs.evolve(place, message="used here", cta=cta, warp=warp, lanes=lanes)
     message = (
         f"the CTA exits and its shared memory ends: CTA {cta}, warp {warp}, lane {lanes[0]} uses address 0x{at:x}"
         f" in line {event.span.line}, and nothing orders that use before the exit"

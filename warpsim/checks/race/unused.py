@@ -16,7 +16,9 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import attrs
 import numpy as np
+from attrs import field
 
 from warpsim.analysis.flag_values import awaited, deciding, published, publishing
 from warpsim.checks.found import all_found
@@ -32,7 +34,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.program.program import Function, Instruction
-from warpsim.records import SharedByCopies, define, evolve, field, frozen
+from warpsim.records import SharedByCopies, define, frozen
 
 ROW = 16
 """Bytes of a row of an 8x8 matrix of 16-bit elements, which are read together."""
@@ -154,7 +156,7 @@ def decide(launch: LaunchState, run: Run) -> None:
         harmless |= dict.fromkeys(set(keys) - begun.left[flags], PUBLISHED)
     for key, one in undecided.items():
         severity = "note" if key in harmless else "error"
-        found = evolve(one.finding, severity=severity, message=one.finding.message + harmless.get(key, ""))
+        found = attrs.evolve(one.finding, severity=severity, message=one.finding.message + harmless.get(key, ""))
         if severity == "error" or severity in launch.settings.checks:
             launch.findings.setdefault((RULE, found.line, found.column, severity), found)
         if ends_launch(launch, found):
@@ -192,7 +194,7 @@ def _again(
     """Run a launch again with what some reads find undefined, or with ``flags`` that order: the errors by place, and the races of
     that kind left open."""
     state = begun.copy()
-    state.settings = evolve(state.settings, on_finding="collect")
+    state.settings = attrs.evolve(state.settings, on_finding="collect")
     state.notes[AGAIN] = Again(reads[np.argsort(reads[:, 2], kind="stable")], flags)
     with contextlib.suppress(ExecutionError):  # the findings say so
         run(state)

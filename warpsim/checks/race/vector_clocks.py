@@ -7,12 +7,13 @@ import bisect
 from collections.abc import Iterator
 from itertools import pairwise
 
+import attrs
 import numpy as np
 
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 from warpsim.numerics.arrays import distinct
-from warpsim.records import define, field
+from warpsim.records import define
 
 Rows = dict[int, Array]
 """CTA -> ``[n_threads]`` times."""
@@ -26,8 +27,8 @@ class Numbering:
     many mbarriers of a CTA at which copies count are kept apart."""
 
     slots: int = 0
-    bases: list[int] = field(factory=list)
-    batches: list[tuple[Array, int, int]] = field(factory=list)
+    bases: list[int] = attrs.field(factory=list)
+    batches: list[tuple[Array, int, int]] = attrs.field(factory=list)
 
     def enter(self, ctas: Array, shape: Shape) -> int:
         """The number of a new batch's first thread."""

@@ -12,6 +12,8 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
+import attrs
+
 from warpsim.cli.dap.places import Places, Respond
 from warpsim.cli.dap.protocol import Body, Broken, Printed, Wire, check_request, run_launch
 from warpsim.cli.dap.values import Values, Warp
@@ -23,7 +25,6 @@ from warpsim.errors import Finding, WarpsimError, describe
 from warpsim.host.arguments import Arguments
 from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.options import Dim
-from warpsim.records import evolve
 
 CAPABILITIES = dict.fromkeys(("supportsConfigurationDoneRequest", "supportsFunctionBreakpoints", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsEvaluateForHovers", "supportsStepBack", "supportsSetVariable", "supportsRestartRequest", "supportsExceptionInfoRequest", "supportsReadMemoryRequest", "supportsWriteMemoryRequest", "supportsDisassembleRequest", "supportsInstructionBreakpoints", "supportsDataBreakpoints", "supportsCompletionsRequest", "supportsTerminateRequest", "supportsSteppingGranularity", "supportsLoadedSourcesRequest", "supportsExceptionFilterOptions", "supportsBreakpointLocationsRequest", "supportsGotoTargetsRequest", "supportsLogPoints", "supportsModulesRequest", "supportsSetExpression"), True)  # fmt: skip
 FILTERS = [
@@ -269,7 +270,7 @@ class Adapter:
         """Write the messages of the logpoints that are reached, and go on; without ``further``, stop there as a step."""
         while stop.reason == "breakpoint" and (text := self.places.logs.get(stop.number or 0)) is not None:
             self.wire.event("output", category="console", output=self.values.message(text) + "\n")
-            stop = evolve(stop, reason="step", number=None) if further is None else further()
+            stop = attrs.evolve(stop, reason="step", number=None) if further is None else further()
         return stop
 
     def on_goto(self, given: Body, respond: Respond) -> Callable[[], None]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.cli.debug.console import Commands, Console, plain
@@ -13,7 +14,7 @@ from warpsim.cli.debug.table import command
 from warpsim.debug import DebugError, WarpState
 from warpsim.errors import source_name
 from warpsim.program.mangling import qualified_name
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 Dims = tuple[int, int, int]
 WORDS = ("device", "sm", "kernel", "grid", "cluster", "cta", "block", "warp", "lane", "thread")
@@ -208,7 +209,7 @@ class Cuda(Commands):
 
     def _kernels(self) -> None:
         session, state = self.session, self.session.timeline.state
-        outermost = evolve(session.context, group=None)
+        outermost = attrs.evolve(session.context, group=None)
         params = []
         for param in outermost.symbols.visible(state.plan.main.function, 0):
             if not param.parameter:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from typing import TextIO
 
+import attrs
+
 from warpsim.cli.debug.choosing import Choosing, Cuda
 from warpsim.cli.debug.console import Console, Quiet
 from warpsim.cli.debug.looking import Infos, Looking
@@ -22,7 +24,6 @@ from warpsim.debug.breakpoints import EVENTS
 from warpsim.errors import WarpsimError, source_name
 from warpsim.host.options import EVERY
 from warpsim.program.mangling import qualified_name
-from warpsim.records import evolve
 
 PHRASES = {"registers": "info registers", "memory": "x"}
 LINE = re.compile(r"\s*([A-Za-z][\w-]*|[?!])\s*(.*)", re.DOTALL)
@@ -180,7 +181,7 @@ class Shell:
     @command("talk", "WORD", looks=True)
     def do_apropos(self, text: str) -> None:
         """List the commands whose help has WORD in it."""
-        infos = [evolve(each, name=f"info {each.name}") for each in self.infos.values()]
+        infos = [attrs.evolve(each, name=f"info {each.name}") for each in self.infos.values()]
         every = [*self.commands.values(), *infos]
         found = (f"  {each.line()}" for each in every if text.lower() in f"{each.name} {each.help}".lower())
         self.console.say_all(found, f"No command has {text!r} in its help.")

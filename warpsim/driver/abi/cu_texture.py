@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+import attrs
+
 from warpsim.driver import arrays
 from warpsim.driver.abi.calls import READERS, call
 from warpsim.driver.abi.cu_memory import copy_box
@@ -15,7 +17,6 @@ from warpsim.driver.raw import bytes_at, put64, put_bytes
 from warpsim.driver.results import Result, present, require
 from warpsim.driver.streams import Stream
 from warpsim.layout import textures as layout
-from warpsim.records import evolve
 
 FLAT, SOLID = struct.Struct("<QQII"), struct.Struct("<QQQIII")
 """CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR."""
@@ -178,13 +179,13 @@ def viewed(fields: layout.Fields, raw: bytes) -> layout.Fields:
     step = max(fields.faces, 1) * first_layer
     moved = tuple(at + step * fields.extents(first + k)[1] * fields.pitch_of(first + k) for k, at in enumerate(levels))
     layers = last_layer - first_layer + 1 if fields.layers else 0
-    return evolve(fields, size=extents, levels=moved, layers=layers)
+    return attrs.evolve(fields, size=extents, levels=moved, layers=layers)
 
 
 def make_object(fields: layout.Fields, kind: str, *made_from: bytes) -> int:
     """Put an object into memory; its address is its handle."""
     address = PROCESS.memory.allocate(layout.BLOCK.itemsize, PROCESS.context().ordinal)
-    arrays.write(PROCESS.memory, address, evolve(fields, kind=kind))
+    arrays.write(PROCESS.memory, address, attrs.evolve(fields, kind=kind))
     PROCESS.objects[address] = Object(address, kind, made_from)
     return address
 

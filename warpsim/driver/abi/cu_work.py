@@ -6,6 +6,8 @@ import ctypes
 import struct
 from typing import Any
 
+import attrs
+
 from warpsim.driver import properties
 from warpsim.driver.abi.calls import call, unsupported
 from warpsim.driver.abi.cu_module import Launchable, function_in
@@ -26,7 +28,6 @@ from warpsim.driver.work import (
     Operation,
     Operations,
 )
-from warpsim.records import evolve
 
 ATTRIBUTE = 72
 """Size of a CUlaunchAttribute: its number, and from the eighth byte on 64 bytes of value."""
@@ -115,9 +116,9 @@ def with_attributes(work: Launch, attributes: int, count: int) -> Launch:
     for at in range(attributes, attributes + ATTRIBUTE * count, ATTRIBUTE):
         number = get32(at)
         if number == COOPERATIVE:
-            work = evolve(work, cooperative=bool(get32(at + 8)))
+            work = attrs.evolve(work, cooperative=bool(get32(at + 8)))
         elif number == CLUSTER and get32(at + 8):
-            work = evolve(work, cluster=(get32(at + 8), get32(at + 12), get32(at + 16)))
+            work = attrs.evolve(work, cluster=(get32(at + 8), get32(at + 12), get32(at + 16)))
         elif number in (7, 12):  # an event that the launch records
             event = PROCESS.handles.find(get64(at + 8))
             if isinstance(event, Event):

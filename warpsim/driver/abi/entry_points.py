@@ -9,13 +9,14 @@ import ctypes
 import mmap
 from typing import Any
 
+import attrs
+
 from warpsim.driver.abi.calls import CALLS, call, missing
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.driver import VERSION
 from warpsim.driver.modules import section
 from warpsim.driver.raw import bytes_at, file_at, library_at, put32, put64
 from warpsim.driver.results import DriverError, Result, require
-from warpsim.records import evolve
 
 SINCE = {
     "cuCtxCreate_v4": 12050,
@@ -226,7 +227,7 @@ def declare_per_thread(library: str) -> None:
     for word in PER_THREAD.get(library, "").split():
         same = CALLS[library][word.removesuffix("*")]
         name = f"{same.name}_{'ptds' if word.endswith('*') else 'ptsz'}"
-        CALLS[library][name] = evolve(same, name=name)
+        CALLS[library][name] = attrs.evolve(same, name=name)
 
 
 missing(DRIVER)

@@ -7,6 +7,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
+
 from warpsim.driver.abi.calls import call, context, context_or_current, launchable
 from warpsim.driver.abi.cu_memory import work_3d
 from warpsim.driver.abi.cu_module import function_in
@@ -18,7 +20,6 @@ from warpsim.driver.raw import bytes_at, get64, put64, row_at
 from warpsim.driver.results import DriverError, Result, require
 from warpsim.driver.streams import Event, Record, Wait
 from warpsim.driver.work import Allocate, Call, Copy, Fill, Free, Launch, Nothing, Operations, Work
-from warpsim.records import evolve
 
 KERNEL_PARAMS = struct.Struct("<Q7I4xQQ")
 """CUDA_KERNEL_NODE_PARAMS_v1: function, grid, block, shared memory, parameters, buffer; newer versions are longer."""
@@ -235,7 +236,7 @@ def with_attributes(work: Work, attributes: dict[int, bytes]) -> Work:
         return work
     x, y, z = struct.unpack("<3I", attributes.get(CLUSTER, bytes(12)))
     cooperative = any(attributes.get(COOPERATIVE, b""))
-    return PROCESS.driver.checked(evolve(work, cluster=(x, y, z) if x else None, cooperative=cooperative))
+    return PROCESS.driver.checked(attrs.evolve(work, cluster=(x, y, z) if x else None, cooperative=cooperative))
 
 
 def declare(

@@ -9,13 +9,15 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import attrs
+
 from warpsim.driver.arrays import Object
 from warpsim.driver.driver import Driver
 from warpsim.driver.memory import Memory
 from warpsim.driver.modules import DriverModule
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.streams import Stream
-from warpsim.records import define, field
+from warpsim.records import define
 
 T = TypeVar("T")
 DEFAULT_STREAMS = 2
@@ -33,7 +35,7 @@ class Entry:
     thing: object
     handle: int
     owner: Entry | None
-    owned: dict[int, Entry] = field(factory=dict)
+    owned: dict[int, Entry] = attrs.field(factory=dict)
 
 
 class Handles:
@@ -118,7 +120,7 @@ class Context:
     active: int = 0
     handle: int = 0
     ended: bool = False
-    limits: dict[int, int] = field(factory=dict)
+    limits: dict[int, int] = attrs.field(factory=dict)
 
 
 class ThreadState(threading.local):

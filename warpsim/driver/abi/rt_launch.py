@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import attrs
+
 from warpsim.driver import modules
 from warpsim.driver.abi.calls import call, reader
 from warpsim.driver.abi.cu_graph import put_kernel
@@ -19,7 +21,7 @@ from warpsim.driver.modules import DriverModule, Function, LibraryKernel
 from warpsim.driver.raw import bytes_at, file_at, get32, get64, library_at, put32, put64, put_bytes
 from warpsim.driver.results import INVALID_FUNCTION, INVALID_SYMBOL, DriverError, RuntimeRefusal
 from warpsim.driver.work import Copy, Launch
-from warpsim.records import define, field
+from warpsim.records import define
 
 # ---- registration --------------------------------------------------------------------------------
 
@@ -29,8 +31,8 @@ class Registered:
     """A fatbin of the program. Its image is read when something in it is first used."""
 
     address: int
-    modules: dict[int, DriverModule] = field(factory=dict)
-    managed: list[tuple[int, str]] = field(factory=list)
+    modules: dict[int, DriverModule] = attrs.field(factory=dict)
+    managed: list[tuple[int, str]] = attrs.field(factory=list)
 
     def module(self) -> DriverModule:
         """The module on the current device."""

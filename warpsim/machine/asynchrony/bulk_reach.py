@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import attrs
 import numpy as np
 
 from warpsim.isa.ports import Choose
@@ -21,7 +22,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import ALIGNMENT, Footprint, Receivers, Which
 from warpsim.machine.values import FLAT, Affine, Array, DType, Value, as_array, spread
 from warpsim.numerics.arrays import distinct
-from warpsim.records import field, frozen
+from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
 
 BY_DATA_TYPE = tuple(
@@ -56,8 +57,8 @@ class Lanes:
     index: Array
     columns: Array
     positions: Array
-    receivers: dict[tuple[int, int], Receivers] = field(init=False, factory=dict)
-    _named: dict[int, Array] = field(init=False, factory=dict)
+    receivers: dict[tuple[int, int], Receivers] = attrs.field(init=False, factory=dict)
+    _named: dict[int, Array] = attrs.field(init=False, factory=dict)
 
     def named(self, address: int) -> Array:
         """One address for each of them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
+import attrs
 import numpy as np
 
 from warpsim.isa.ports import Atomic
@@ -18,7 +19,6 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
 from warpsim.numerics import convert, filtering
 from warpsim.numerics.arrays import distinct
-from warpsim.records import evolve
 from warpsim.types import TYPES
 
 AXES = {"1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube": 2, "acube": 2, "2dms": 2, "a2dms": 2}
@@ -95,7 +95,7 @@ class Textures:
             for lanes, how in self._objects(named):
                 if (mask & lanes).any():
                     normal = fields.normalized and not how.forced
-                    yield mask & lanes, evolve(fields, address=how.address, linear=how.linear, normalized=normal)
+                    yield mask & lanes, attrs.evolve(fields, address=how.address, linear=how.linear, normalized=normal)
 
     # ---- surfaces ----------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ def object_at(memory: GlobalMemory, handle: int) -> Fields | None:
     if fields is None or not fields.object:
         return fields
     bound = _block(memory, fields.object)
-    return None if bound is None else evolve(bound, kind=fields.kind, named=True)
+    return None if bound is None else attrs.evolve(bound, kind=fields.kind, named=True)
 
 
 def _block(memory: GlobalMemory, address: int) -> Fields | None:

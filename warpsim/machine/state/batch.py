@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from warpsim.machine.plan import FunctionPlan, Issue
@@ -12,7 +13,7 @@ from warpsim.machine.state.tensor_memory import TensorMemory
 from warpsim.machine.state.transfers import Transfers
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, Value
-from warpsim.records import define, field, frozen
+from warpsim.records import define, frozen
 
 GROUPS = 8
 """wait_group takes 0 to 7, so older groups cannot be distinguished."""
@@ -25,7 +26,7 @@ class RegisterUse:
 
     accumulator: Array
     operand: Array
-    held: dict[int, Array] = field(factory=dict)
+    held: dict[int, Array] = attrs.field(factory=dict)
 
 
 @define(eq=False)
@@ -62,12 +63,12 @@ class Wgmma:
     issued: Array
     done: Array
     ends: Array
-    uses: dict[str, RegisterUse] = field(factory=dict)
+    uses: dict[str, RegisterUse] = attrs.field(factory=dict)
     starting: Starting | None = None
     readers: Array | None = None
     """Which warp of its warpgroup reads each address of the matrix that is being reported: of A, each reads its own 16 rows
     (CUTLASS relies on it: one warp's P of FlashAttention-3 needs no barrier). None: all four."""
-    pending: list[Pending] = field(factory=list)
+    pending: list[Pending] = attrs.field(factory=list)
     """Late ones, in issue order."""
 
     @classmethod
@@ -97,9 +98,9 @@ class Barrier:
     arrived: Array
     expected: Array
     partial: bool = False
-    waiting: list[Group] = field(factory=list)
+    waiting: list[Group] = attrs.field(factory=list)
     """Groups that stand at the instruction where they arrived."""
-    votes: list[tuple[Selection, Array]] = field(factory=list)
+    votes: list[tuple[Selection, Array]] = attrs.field(factory=list)
 
     @classmethod
     def of(cls, number: int, n_ctas: int) -> Barrier:
@@ -120,7 +121,7 @@ class ClusterBarrier:
     arrived: Array
     phase: Array
     entered: Array
-    waiting: list[Group] = field(factory=list)
+    waiting: list[Group] = attrs.field(factory=list)
 
     @classmethod
     def of(cls, cluster: Array, n_threads: int) -> ClusterBarrier:
@@ -137,7 +138,7 @@ class RegisterCounts:
     held: Array
     free: Array
     bounded: bool
-    waiting: list[Group] = field(factory=list)
+    waiting: list[Group] = attrs.field(factory=list)
 
 
 @define(eq=False)
@@ -152,19 +153,19 @@ class BatchState:
     """Number of threads per CTA that have not exited."""
     barriers_passed: Array
     """How often each CTA has passed a barrier."""
-    frames: dict[tuple[int, str], Frame] = field(factory=dict)
+    frames: dict[tuple[int, str], Frame] = attrs.field(factory=dict)
     """By activation depth and function."""
-    runnable: list[Group] = field(factory=list)
-    parked: list[Group] = field(factory=list)
+    runnable: list[Group] = attrs.field(factory=list)
+    parked: list[Group] = attrs.field(factory=list)
     """Groups that wait for lanes of their warps."""
-    sleeping: list[Group] = field(factory=list)
+    sleeping: list[Group] = attrs.field(factory=list)
     """Groups that poll, asleep until memory changes or their time comes."""
     generation: int = 0
-    barriers: dict[int, Barrier] = field(factory=dict)
+    barriers: dict[int, Barrier] = attrs.field(factory=dict)
     cluster_barrier: ClusterBarrier | None = None
     register_counts: RegisterCounts | None = None
     """None until the first setmaxnreg."""
-    transfers: Transfers = field(factory=Transfers)
+    transfers: Transfers = attrs.field(factory=Transfers)
     wgmma: Wgmma | None = None
     """None until the first wgmma."""
     tensor: TensorMemory | None = None
@@ -172,7 +173,7 @@ class BatchState:
     exited: Array | None = None
     warpgroups: tuple[int, Array] | None = None
     """Number of threads that have not exited, and per warpgroup."""
-    notes: Notes = field(factory=no_notes)
+    notes: Notes = attrs.field(factory=no_notes)
     """What watchers know about the batch."""
     near: bool = False
     """Whether it has the CTAs that listeners of their own see."""

@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import ClassVar
 
+import attrs
 import numpy as np
 
 from warpsim.errors import LaunchError
 from warpsim.machine.values import Array, DType
-from warpsim.records import define, field
+from warpsim.records import define
 
 ALIGNMENT = 256
 GUARD = 1 << 20
@@ -53,12 +54,12 @@ class Allocation:
     data: Array
     name: str
     number: int = 0
-    read_only: bool = field(kw_only=True)
-    anchored: bool = field(default=True, kw_only=True)
-    end: int = field(init=False)
+    read_only: bool = attrs.field(kw_only=True)
+    anchored: bool = attrs.field(default=True, kw_only=True)
+    end: int = attrs.field(init=False)
     shadow: Allocation | None = None
     sharing: weakref.WeakSet[Allocation] | None = None
-    _views: dict[tuple[DType, int], Array] = field(factory=dict)
+    _views: dict[tuple[DType, int], Array] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self.end = self.start + self.data.size

@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
+import attrs
 import numpy as np
 
 from warpsim.machine.plan import FunctionPlan, literal
 from warpsim.machine.selection import Rect, Selection, Warps
 from warpsim.machine.values import Affine, Array, DType, Value, as_array, reduced
 from warpsim.program.program import Instruction, Operand
-from warpsim.records import define, field
+from warpsim.records import define
 
 KEPT = 16
 """Selections whose registers a frame keeps."""
@@ -234,9 +235,9 @@ class Group:
     """`order`, while it is runnable."""
     chain: object = None
     """The chain of wgmma (`warpsim.machine.binding.wgmma_chains`) whose first products wait for its last."""
-    env: list[Value | None] = field(init=False)
-    dirty: set[int] = field(factory=set)
-    shadows: dict[str, dict[int, Array]] = field(factory=dict)
+    env: list[Value | None] = attrs.field(init=False)
+    dirty: set[int] = attrs.field(factory=set)
+    shadows: dict[str, dict[int, Array]] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self.env = [None] * len(self.frame)

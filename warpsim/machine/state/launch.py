@@ -7,8 +7,8 @@ import io
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from warpsim.errors import Finding
@@ -22,10 +22,7 @@ from warpsim.machine.state.notes import Notes, no_notes
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
-from warpsim.records import define, field, fields, frozen
-
-if TYPE_CHECKING:
-    from attrs import AttrsInstance
+from warpsim.records import define, frozen
 
 Named = tuple[str, str, int]
 """The kind of a part of the plan, its function's name, and its index there."""
@@ -71,11 +68,11 @@ class _Unpickler(pickle.Unpickler):
         return function.blocks[index] if kind == "block" else function.function.code[index]
 
 
-def dump(state: AttrsInstance, plan: KernelPlan) -> bytes:
+def dump(state: attrs.AttrsInstance, plan: KernelPlan) -> bytes:
     """The fields of a state (an attrs class), as bytes."""
     file = io.BytesIO()
-    found = {each.name: getattr(state, each.name) for each in fields(type(state))}
-    _Pickler(file, plan).dump((type(state), found))
+    fields = {field.name: getattr(state, field.name) for field in attrs.fields(type(state))}
+    _Pickler(file, plan).dump((type(state), fields))
     return file.getvalue()
 
 
@@ -147,12 +144,12 @@ class LaunchState:
     memory: GlobalMemory
     device: DeviceSpec = DeviceSpec()
     settings: Settings = Settings()
-    shared_size: int = field()
+    shared_size: int = attrs.field()
     schedule: Schedule | None = None
     """A legal order other than the usual one."""
     left: int | None = None
     """In such an order, how many instructions the running group may still execute; None if it has not begun."""
-    batches: list[BatchState] = field(factory=list)
+    batches: list[BatchState] = attrs.field(factory=list)
     waves: int = 0
     """Number of batches begun."""
     cancelled: int = 0
@@ -165,10 +162,10 @@ class LaunchState:
     """Where a part of a launch ends: no batch from this number on begins; None for all."""
     near: Array | None = None
     """Linear numbers of the CTAs that listeners of their own see (`warpsim.machine.engine.Run`); none of them communicates with others."""
-    pieces: list[Rectangle] = field(factory=list)
+    pieces: list[Rectangle] = attrs.field(factory=list)
     """What has not begun of the wave that began last."""
     started: bool = False
-    turns: list[BatchState] = field(factory=list)
+    turns: list[BatchState] = attrs.field(factory=list)
     entered: bool = False
     running: Group | None = None
     reported: bool = False
@@ -179,16 +176,16 @@ class LaunchState:
     """Number of groups made."""
     instructions: int = 0
     thread_instructions: int = 0
-    counts: dict[BoundBlock, int] = field(factory=dict)
+    counts: dict[BoundBlock, int] = attrs.field(factory=dict)
     """Warps that entered each block."""
     done_ctas: int = 0
     skipped: int = 0
     """Cycles that passed without executing anything."""
     mark: int = 0
     """The memory version when the running group reached a loop's head."""
-    printed: list[tuple[int, str]] = field(factory=list)
-    findings: dict[tuple[object, ...], Finding] = field(factory=dict)
-    notes: Notes = field(factory=no_notes)
+    printed: list[tuple[int, str]] = attrs.field(factory=list)
+    findings: dict[tuple[object, ...], Finding] = attrs.field(factory=dict)
+    notes: Notes = attrs.field(factory=no_notes)
     """What watchers know about the launch."""
     launched: Launched | None = None
     """What its threads have asked of the device runtime."""
@@ -269,8 +266,8 @@ class LaunchState:
         """Without this, copies would be made by `__reduce__`, with all bytes of memory."""
         copied: LaunchState = LaunchState.__new__(LaunchState)
         memo[id(self)] = copied
-        for each in fields(LaunchState):
-            setattr(copied, each.name, copy.deepcopy(getattr(self, each.name), memo))
+        for field in attrs.fields(LaunchState):
+            setattr(copied, field.name, copy.deepcopy(getattr(self, field.name), memo))
         return copied
 
     def restore(self, other: LaunchState) -> None:
@@ -278,8 +275,8 @@ class LaunchState:
         then, in the same arrays. A new `warpsim.machine.engine.Run` must be made."""
         memory, then = self.memory, other.copy()
         memory.restore(then.memory)
-        for each in fields(LaunchState):
-            setattr(self, each.name, getattr(then, each.name))
+        for field in attrs.fields(LaunchState):
+            setattr(self, field.name, getattr(then, field.name))
         self.memory = memory
 
     def __reduce__(self) -> tuple[Callable[[KernelPlan, bytes], object], tuple[KernelPlan, bytes]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from warpsim.records import define, field, frozen
+import attrs
+
+from warpsim.records import define, frozen
 
 Dims = tuple[int, int, int]
 
@@ -40,13 +42,13 @@ class Moved:
 class Launched:
     """``queue`` runs when the grid has ended, or can do nothing else, in this order; ``tails`` when all that has ended."""
 
-    queue: list[Ordered | Moved] = field(factory=list)
-    tails: list[Ordered | Moved] = field(factory=list)
-    buffers: dict[int, Ordered] = field(factory=dict)
+    queue: list[Ordered | Moved] = attrs.field(factory=list)
+    tails: list[Ordered | Moved] = attrs.field(factory=list)
+    buffers: dict[int, Ordered] = attrs.field(factory=dict)
     """Parameter buffers that have not been launched, by their addresses."""
-    handles: dict[int, str] = field(factory=dict)
+    handles: dict[int, str] = attrs.field(factory=dict)
     """Streams and events, and texts of errors."""
-    errors: dict[tuple[int, int], int] = field(factory=dict)
+    errors: dict[tuple[int, int], int] = attrs.field(factory=dict)
     """The last error of a thread, by CTA and number."""
     ran: int = 0
     """How many grids have run."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from warpsim.machine.values import Array
-from warpsim.records import define, field
+from warpsim.records import define
 
 if TYPE_CHECKING:
     from random import Random
@@ -27,7 +28,7 @@ class Schedule:
     """
 
     seed: int
-    stream: Random = field(repr=False)
+    stream: Random = attrs.field(repr=False)
     grain: int = ENDLESS
     splits: float = 0.5
     joins: float = 0.5

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from warpsim.layout.tensor_memory import BLOCKS, COLUMNS, LANES
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array
-from warpsim.records import define, field
+from warpsim.records import define
 
 
 @define(eq=False)
@@ -27,7 +28,7 @@ class TensorMemory:
     least: Array
     admitted: Array
     collected: Array
-    waiting: list[Group] = field(factory=list)
+    waiting: list[Group] = attrs.field(factory=list)
 
     @classmethod
     def of(cls, n_ctas: int) -> TensorMemory:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import attrs
 import numpy as np
 
 from warpsim.isa.ports import Choose, TensorCoreWork, TensorRuns
@@ -19,7 +20,7 @@ from warpsim.machine.state.word_space import WordSpace, in_a_row
 from warpsim.machine.values import Array
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
-from warpsim.records import SharedByCopies, define, field, frozen
+from warpsim.records import SharedByCopies, define, frozen
 from warpsim.types import ScalarType
 
 ALIGNMENT = 128
@@ -37,10 +38,10 @@ class Footprint(SharedByCopies):
     start: Array
     nbytes: int
     receiver: Array | None = None
-    low: int = field(init=False)
-    high: int = field(init=False)
-    at: int | None = field(init=False)
-    run: slice | Array = field(init=False)
+    low: int = attrs.field(init=False)
+    high: int = attrs.field(init=False)
+    at: int | None = attrs.field(init=False)
+    run: slice | Array = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         low, high = 0, -self.nbytes
@@ -162,9 +163,9 @@ class Receivers(SharedByCopies):
     start: Array
     bar_columns: Array
     bar: Array
-    _footprints: dict[int, Footprint] = field(init=False, factory=dict)
-    _signals: dict[int, Signal] = field(init=False, factory=dict)
-    _tiles: dict[int, Tile | None] = field(init=False, factory=dict)
+    _footprints: dict[int, Footprint] = attrs.field(init=False, factory=dict)
+    _signals: dict[int, Signal] = attrs.field(init=False, factory=dict)
+    _tiles: dict[int, Tile | None] = attrs.field(init=False, factory=dict)
 
     CACHES: ClassVar[frozenset[str]] = frozenset({"_footprints", "_signals", "_tiles"})
 
@@ -362,15 +363,15 @@ class Transfer:
     known: Array | None = None
     """For watchers: when the copies started, what their threads knew of others then, and their places as other threads; and
     what those knew of tcgen05."""
-    open: Array = field(init=False)
-    fetched: Array = field(init=False)
-    landed: Array = field(init=False)
-    free: Array = field(init=False)
+    open: Array = attrs.field(init=False)
+    fetched: Array = attrs.field(init=False)
+    landed: Array = attrs.field(init=False)
+    free: Array = attrs.field(init=False)
     """Masks of receivers: incomplete; source read; has acted; source may be overwritten."""
-    first: int = field(init=False, default=0)
+    first: int = attrs.field(init=False, default=0)
     """The lowest group of a receiver: waits for earlier ones need not look further."""
-    over: bool = field(init=False, default=False)
-    released: bool = field(init=False, default=False)
+    over: bool = attrs.field(init=False, default=False)
+    released: bool = attrs.field(init=False, default=False)
     """Whether all receivers are complete; whether all sources may be overwritten."""
 
     def __attrs_post_init__(self) -> None:
@@ -409,7 +410,7 @@ class Transfers:
     holds each thread's current group number, by kind.
     """
 
-    open: list[Transfer] = field(factory=list)
-    freed: list[Transfer] = field(factory=list)
+    open: list[Transfer] = attrs.field(factory=list)
+    freed: list[Transfer] = attrs.field(factory=list)
     started: int = 0
-    groups: dict[str, Array] = field(factory=dict)
+    groups: dict[str, Array] = attrs.field(factory=dict)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import attrs
+
 from warpsim.native.lowering.values import IRBuilder, Val, memory, width
 from warpsim.native.regions.forms import Key, Traced
 from warpsim.native.regions.options import Variant
@@ -12,7 +14,7 @@ from warpsim.native.regions.region import BlockSlice, Region
 from warpsim.native.runtime.context import CONTEXT, MIXED, NOWHERE, OWN, SEEN
 from warpsim.native.runtime.counting import ACCESS, Counter
 from warpsim.program.program import Instruction
-from warpsim.records import define, field
+from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.native.regions.traces import Traces
@@ -28,19 +30,19 @@ Visit = tuple[str, int]
 class RegisterKinds:
     """A lattice: kinds only grow during the analysis, and do not change once ``frozen``."""
 
-    forms: dict[Key, int] = field(factory=dict)
-    strides: dict[Key, Strides] = field(factory=dict)
+    forms: dict[Key, int] = attrs.field(factory=dict)
+    strides: dict[Key, Strides] = attrs.field(factory=dict)
     """Known strides, None where they are not the same everywhere."""
-    limits: dict[Key, tuple[int, int]] = field(factory=dict)
+    limits: dict[Key, tuple[int, int]] = attrs.field(factory=dict)
     """Of registers that are uniform or affine: the least ``zeros`` and the greatest ``top`` (`Val`) of all places."""
-    diverging: set[int] = field(factory=set)
+    diverging: set[int] = attrs.field(factory=set)
     """Blocks that lanes of a warp may enter diverged."""
     frozen: bool = False
-    _readers: dict[Key, set[Visit]] = field(factory=dict)
-    _writers: dict[Key, set[Visit]] = field(factory=dict)
+    _readers: dict[Key, set[Visit]] = attrs.field(factory=dict)
+    _writers: dict[Key, set[Visit]] = attrs.field(factory=dict)
     """The visits that read a register where a block begins, and those that write it where one ends."""
     _visit: Visit | None = None
-    _work: set[Visit] = field(factory=set)
+    _work: set[Visit] = attrs.field(factory=set)
 
     def settle(self, visits: Callable[[], Iterable[Visit]], make: Callable[[Visit], None]) -> None:
         """Make all visits in their order, and each again where a register that it reads has changed since, or one that it writes

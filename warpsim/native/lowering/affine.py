@@ -6,12 +6,13 @@ is guarded against it (`IRBuilder.speculate`), and compiled again without stride
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from warpsim.graph.nodes import LANES, Node
 from warpsim.native.lowering.operations import cast, operate
 from warpsim.native.lowering.values import IRBuilder, Val, element, width
-from warpsim.records import evolve, frozen
+from warpsim.records import frozen
 
 SPAN = LANES.bit_length() - 1
 """Bits of a lane's number."""
@@ -62,7 +63,7 @@ def first_of(value: Val) -> Val:
 
 def _with(first: Val, strides: tuple[Val, Val], zeros: int = 0, top: int = 64) -> Val:
     if strides[0].known == 0 and strides[1].known == 0:
-        return evolve(first, zeros=zeros, top=top)
+        return attrs.evolve(first, zeros=zeros, top=top)
     return Val(first.type, first.text, uniform=False, strides=strides, zeros=zeros, top=top)
 
 
@@ -98,7 +99,7 @@ def _scalar(code: IRBuilder, node: Node, arguments: list[Val]) -> Val | None:
         else:
             zeros = max(zeros_of(a), zeros_of(b)) if node.op == "bitwise_and" else min(zeros_of(a), zeros_of(b))
         top = min(top_of(a), top_of(b)) if node.op == "bitwise_and" else 64
-        return evolve(result, zeros=min(zeros, n), top=top)
+        return attrs.evolve(result, zeros=min(zeros, n), top=top)
     if node.op == "cast" and node.args[0].dtype.kind in "iu":
         a = arguments[0]
         if a.known is not None:
@@ -106,7 +107,7 @@ def _scalar(code: IRBuilder, node: Node, arguments: list[Val]) -> Val | None:
             value = a.known - (1 << n) if node.args[0].dtype.kind == "i" and a.known >> (n - 1) else a.known
             return code.number(value, element(node.dtype))
         made = cast(code, a, node.args[0].dtype, node.dtype)
-        return evolve(made, zeros=a.zeros, top=top_of(a) if top_of(a) < width(a.type) else 64)
+        return attrs.evolve(made, zeros=a.zeros, top=top_of(a) if top_of(a) < width(a.type) else 64)
     return None
 
 
@@ -234,7 +235,7 @@ def _shifted(code: IRBuilder, node: Node, a: Val, by: Val) -> Val | None:
     how = "ashr" if node.args[0].dtype.kind == "i" else "lshr"
     out = code.op(how, first_of(a), by)
     top = max(top_of(a) - by.known, 0) if top_of(a) < width(a.type) else 64
-    return evolve(out, zeros=max(a.zeros - by.known, 0), top=top)
+    return attrs.evolve(out, zeros=max(a.zeros - by.known, 0), top=top)
 
 
 def _masked(code: IRBuilder, a: Val, b: Val) -> Val | None:
@@ -250,7 +251,7 @@ def _masked(code: IRBuilder, a: Val, b: Val) -> Val | None:
     else:
         first = code.op("and", first_of(a), code.number(b.known & ~(LANES - 1), a.type))
     if not low:
-        return evolve(first, zeros=a.zeros, top=b.known.bit_length())
+        return attrs.evolve(first, zeros=a.zeros, top=b.known.bit_length())
     assert a.strides is not None
     return _with(first, a.strides, 64 if first.known == 0 else a.zeros, b.known.bit_length())
 
@@ -268,7 +269,7 @@ def _chosen(code: IRBuilder, condition: Val, yes: Val, no: Val) -> Val:
     first = code.select(condition, first_of(yes), first_of(no))
     pairs = list(zip(strides_of(code, yes), strides_of(code, no), strict=True))
     x, y = (s if s.known is not None and s.known == t.known else code.select(condition, s, t) for s, t in pairs)
-    return _with(evolve(first, zeros=0, top=64), (x, y))
+    return _with(attrs.evolve(first, zeros=0, top=64), (x, y))
 
 
 _LESS = {"less": (False, False), "greater_equal": (False, True), "less_equal": (True, False), "greater": (True, True)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from warpsim.isa import mma, wgmma
@@ -14,7 +15,6 @@ from warpsim.native.matrix.operands import Source
 from warpsim.native.matrix.products import Product
 from warpsim.numerics.emulated import ADA
 from warpsim.numerics.matrix import NARROW, WGMMA_FP8, Unit, unit_of
-from warpsim.records import evolve
 
 
 def _steps(count: int, size: int) -> tuple[tuple[int, ...], ...]:
@@ -33,7 +33,7 @@ def _product(op: Op, sm: int, a: Source, b: Source, stored: int, *, sparse: bool
     if sm == 89 or sm >= 120:
         unit = ADA if sm == 89 else unit_of(sm)
         return Product(a, b, unit, _steps(stored, unit.block_bytes), half, sparse=sparse)
-    a, b = evolve(a, unpacked=True), evolve(b, unpacked=True)
+    a, b = attrs.evolve(a, unpacked=True), attrs.evolve(b, unpacked=True)
     passes = tuple(tuple(j for j in range(stored) if j // 2 % 2 == which) for which in range(2))
     return Product(a, b, unit_of(sm), passes, half, added=True, sparse=sparse)
 
@@ -83,7 +83,7 @@ def wmma_plan(op: Op, sm: int) -> Warp | Plain | None:
         return None
     unit = unit_of(sm)
     if kind == "tf32":
-        unit = evolve(unit, block_bytes=16)
+        unit = attrs.evolve(unit, block_bytes=16)
     a, b = Source(kind, m, k, packed=False), Source(kind, n, k, packed=False)
     halves = op.ctype.name == "f16", op.dtype.name == "f16"
     product = Product(a, b, unit, _steps(k, unit.block_bytes // (4 if kind == "tf32" else 2)), all(halves))

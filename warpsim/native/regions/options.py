@@ -6,7 +6,9 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from warpsim.records import field, frozen
+from attrs import field
+
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.graph.nodes import Node

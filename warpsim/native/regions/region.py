@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import attrs
+
 from warpsim.analysis.flow import KEEP, returned_by
 from warpsim.isa.traits import Ending, Mbarrier
 from warpsim.machine.asynchrony.wgmma import RegisterAccesses, register_accesses
 from warpsim.native.regions.options import MOST, Options
 from warpsim.native.runtime.inputs import REGISTER, InputKind, Source, source_of
-from warpsim.records import define, field, frozen
+from warpsim.records import define, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,9 +81,9 @@ class Region:
     """All registers that it reads or writes."""
     keeps: bool
     """Whether it leaves registers that nothing reads any more."""
-    read: list[frozenset[int]] = field(init=False)
+    read: list[frozenset[int]] = attrs.field(init=False)
     """The registers that something reads from each exit on."""
-    wgmma: RegisterAccesses | None = field(init=False)
+    wgmma: RegisterAccesses | None = attrs.field(init=False)
     """How its first slice, and nothing else of it, accesses registers of wgmma."""
 
     @read.default

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+import attrs
 import numpy as np
 
 from warpsim.graph.nodes import LANES, Node, Untraceable, bits, cast, where
@@ -21,7 +22,7 @@ from warpsim.native.regions.forms import U32, U64, Effect, Product, Reader, Trac
 from warpsim.native.regions.options import Stops
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction
-from warpsim.records import SharedByCopies, evolve
+from warpsim.records import SharedByCopies
 from warpsim.types import TYPES
 
 
@@ -62,7 +63,7 @@ class Traces(SharedByCopies):
         reader = Reader(self.plan)
         reader.keys += made.inputs
         holds = condition.holds(reader, instruction, made.effects)
-        return evolve(made, inputs=tuple(reader.keys), stop=holds)
+        return attrs.evolve(made, inputs=tuple(reader.keys), stop=holds)
 
     def stopped(self, instruction: Instruction) -> bool:
         """Whether the launch may stop before an instruction whatever its registers hold."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+import attrs
 import numpy as np
 
 from warpsim.native.runtime.counting import Counter
 from warpsim.numerics.arrays import Array, DType
-from warpsim.records import define, field
+from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import BoundBlock
@@ -56,20 +57,20 @@ class CompiledRegion:
     """Where it counts what a profile has, and of how many words."""
     counter_words: int
 
-    outs: list[tuple[int, int, bool, DType]] = field(init=False)
+    outs: list[tuple[int, int, bool, DType]] = attrs.field(init=False)
     """Live-out registers: number, register, whether it varies, type."""
-    stacks: dict[DType, list[int]] = field(init=False)
+    stacks: dict[DType, list[int]] = attrs.field(init=False)
     """The places in ``outs`` of those that vary, by type."""
-    blocks: list[tuple[int, BoundBlock]] = field(init=False)
-    hows: list[str] = field(init=False)
-    outs_at: int = field(init=False)
+    blocks: list[tuple[int, BoundBlock]] = attrs.field(init=False)
+    hows: list[str] = attrs.field(init=False)
+    outs_at: int = attrs.field(init=False)
     """A call's words are descriptors of inputs, of live-outs, then block counts: where the latter two begin, and the
     total."""
-    counts_at: int = field(init=False)
-    n_words: int = field(init=False)
-    addresses: Array = field(init=False)
+    counts_at: int = attrs.field(init=False)
+    n_words: int = attrs.field(init=False)
+    addresses: Array = attrs.field(init=False)
     """The addresses of ``tables``."""
-    tables_at: int = field(init=False)
+    tables_at: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         plan, region = self.region.plan, self.region

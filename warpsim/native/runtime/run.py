@@ -7,6 +7,7 @@ import threading
 import time
 from functools import partial
 
+import attrs
 import numpy as np
 
 from warpsim.machine.asynchrony.wgmma import accessed
@@ -29,7 +30,7 @@ from warpsim.native.runtime.lane_tables import WarpTables
 from warpsim.native.runtime.memory import MemoryViews, PrivateShared, copy_in, publish_stores
 from warpsim.native.runtime.scratch import Scratch
 from warpsim.numerics.arrays import Array, distinct
-from warpsim.records import define, field
+from warpsim.records import define
 
 _OUTCOMES = {
     LOG_FULL: Outcome.CONFLICT,
@@ -62,14 +63,14 @@ class _Call:
     n_groups: int = 1
     words: memoryview = memoryview(b"")
     """What it reads, what it leaves, and its counts."""
-    results: list[tuple[list[int], Array]] = field(factory=list)
+    results: list[tuple[list[int], Array]] = attrs.field(factory=list)
     exits: Array = EMPTY
     lanes: Array = EMPTY
     ranges: Array | None = None
     own: PrivateShared | None = None
     found: CallWords | None = None
     """The words of the context as they are left."""
-    counts: list[int] = field(factory=list)
+    counts: list[int] = attrs.field(factory=list)
     counters: Array = EMPTY
     """Those of a profile."""
     seconds: float = 0.0

@@ -10,6 +10,8 @@ import json
 from functools import partial
 from typing import Any
 
+import attrs
+
 from warpsim.cache import digest, note, read_object, write_object
 from warpsim.machine.plan import FunctionPlan
 from warpsim.native.compiling import images
@@ -20,7 +22,6 @@ from warpsim.native.runtime.compiled_region import Access, CompiledRegion
 from warpsim.native.runtime.counting import Counter
 from warpsim.native.runtime.inputs import Signature
 from warpsim.native.tiering.notes import note_of
-from warpsim.records import fields
 from warpsim.types import JsonObject
 
 _dumps = partial(json.dumps, default=lambda value: sorted(value) if isinstance(value, frozenset) else int(value))
@@ -123,12 +124,12 @@ _DERIVED = "plan", "sources", "read", "wgmma"
 
 def _facts(region: Region) -> JsonObject:
     """A region without its function."""
-    found = {field.name: getattr(region, field.name) for field in fields(Region) if field.name not in _DERIVED}
+    found = {field.name: getattr(region, field.name) for field in attrs.fields(Region) if field.name not in _DERIVED}
     return found | {"entry": _words(region.entry), "slices": [_words(slice_) for slice_ in region.slices.values()]}
 
 
 def _words(slice_: BlockSlice) -> list[Any]:
-    return [getattr(slice_, field.name) for field in fields(BlockSlice)]
+    return [getattr(slice_, field.name) for field in attrs.fields(BlockSlice)]
 
 
 def _region(plan: FunctionPlan, facts: JsonObject) -> Region:
