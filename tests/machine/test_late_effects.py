@@ -79,3 +79,42 @@ def test_a_fault_is_of_the_thread_that_started_the_copy(effects, copy):
 
     (found,) = caught.value.findings
     assert (found.rule, found.line, found.warp, found.lanes) == ("out-of-bounds", FAULTS.count("\n") + 1, 1, (5,))
+
+
+TWO_PHASES = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 a)
+{
+.reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<9>;
+.shared .align 16 .b8 s[64]; .shared .align 8 .b64 bar[2];
+ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; mov.u32 %r3, bar;
+@!%p1 mbarrier.init.shared.b64 [bar], 1;
+@!%p1 mbarrier.init.shared.b64 [bar+8], 1;
+bar.sync 0;
+@%p1 bra WAIT;
+mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%rd1], 16, [bar];
+WAIT: bar.sync 0;
+and.b32 %r2, %r1, 1; xor.b32 %r2, %r2, 1;
+PLACE
+mbarrier.test_wait.parity.shared.b64 %p2, [%r3], %r2;
+selp.u32 %r4, 1, 0, %p2;
+mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd2, %rd1;
+bar.sync 0;
+st.global.u32 [%rd2], %r4;
+ret;
+}
+"""
+PLACES = {"one": "", "two": "and.b32 %r5, %r1, 2; shl.b32 %r5, %r5, 2; add.u32 %r3, %r3, %r5;"}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_threads_that_wait_for_different_phases(place):
+    """The copy arrives for those that wait for it, though the first thread waits for the phase before, which is another from then on."""
+    out = np.zeros((2, 64), np.uint32)
+    warpsim.load(TWO_PHASES.replace("PLACE", PLACES[place]))["k"](1, 64, (out,), async_effects="at_wait", checks=[])
+
+    threads = np.arange(64)
+    untouched = threads & 2 if place == "two" else 0 * threads
+    assert (out[0] == np.where(untouched, ~threads, threads) & 1).all()

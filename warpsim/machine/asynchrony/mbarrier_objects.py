@@ -40,7 +40,11 @@ class Alike:
     changes: MemoryAccess
 
 
-@lru_cache(maxsize=256)
+MOST_THREADS = 1 << 14
+"""What selections of more threads have is not kept: it would outlive the launch."""
+
+
+@lru_cache(maxsize=128)
 def _alike(selection: Rect, space: str, at: int) -> Alike:
     columns = selection.columns
     every = columns.reshape(-1)
@@ -148,7 +152,10 @@ class MbarrierObjects:
         at, size = base.base + address.offset, self.memory.shared.size
         if at % 8 or at < 0 or at + 8 > size or type(selection) is not Rect:
             return None
-        return _alike(selection, space, at) if within is None or (within.low <= at and at + 8 <= within.high) else None
+        if within is not None and (at < within.low or at + 8 > within.high):
+            return None
+        find = _alike if selection.n <= MOST_THREADS else _alike.__wrapped__
+        return find(selection, space, at)
 
     def _one_each(self, alike: Alike, changed: Callable[..., Array], operands: tuple[Array, ...]) -> Array:
         """Let a thread of each CTA change the word at one place; returns the words before."""
@@ -164,7 +171,8 @@ class MbarrierObjects:
         """Complete the copies that alone are missing for what the step's threads wait for."""
         if alike is not None:
             objects = alike.objects
-            parity = (spread(parity, self._shape())[0, 0] if parity.size > 1 else parity).reshape(-1)
+            if parity.size > 1:
+                parity = spread(parity, self._shape()).reshape(-1, len(objects.keys))
         else:
             columns, place, parity = self._each(*self._located(space, address), parity)
             objects = Objects(columns, place)

@@ -282,19 +282,25 @@ def wait(
 
 
 def observe(machine: Machine, objects: Objects, parity: Array) -> None:
-    """Handle threads that test mbarriers for the end of the phase with ``parity`` (of each, or one): complete the copies that
-    alone are missing."""
+    """Handle threads that test mbarriers for the end of the phase with ``parity`` (one, of each object, or ``[threads, objects]``):
+    complete the copies that alone are missing."""
     state, space = machine.batch.transfers, machine.batch.shared
     signalling = [(t, t.signal) for t in state.open if t.signal is not None]
     if not signalling:
         return
     _shuffle(machine)
+    which: Array | None = None
     if objects.at is None and not (objects.keys[1:] > objects.keys[:-1]).all():
-        first = np.unique(objects.keys, return_index=True)[1]
-        objects, parity = Objects(objects.columns[first], objects.address[first]), parity[first]
+        _, first, which = np.unique(objects.keys, return_index=True, return_inverse=True)
+        objects = Objects(objects.columns[first], objects.address[first])
     if late(machine):
         words = objects.words(space)
-        ends = _ready(signalling, objects, words, ~mbarriers.has_passed_parity(words, parity))
+        wanted: Array = ~mbarriers.has_passed_parity(words if which is None else words[which], parity)
+        if which is not None:  # by any of the threads at each
+            wanted = np.bincount(which, wanted, len(words)) > 0
+        elif wanted.ndim > 1:
+            wanted = np.logical_or.reduce(wanted)
+        ends = _ready(signalling, objects, words, wanted)
         for number, (transfer, signal) in enumerate(signalling):
             at, known = _find(objects, signal)
             _complete(machine, transfer, (known & transfer.open & (number <= ends[at])).nonzero()[0])
@@ -451,10 +457,11 @@ def _count(machine: Machine, signal: Signal, which: Which) -> None:
         word, one = old.item(0), signal.one
         if one is None or (old.size > 1 and np.logical_or.reduce(old != word)):
             new: Array | int = mbarriers.complete_bytes(old, signal.nbytes)
+            word = 0
         else:
             new = mbarriers.changed(mbarriers.complete_bytes, word, one)
         space.put_doubles(signal.at, signal.run, new)
-        if machine.hooks.memory_filled is not None:
+        if machine.hooks.memory_filled is not None and not word & mbarriers.IS_VALID:  # an object has been written
             machine.hooks.memory_filled(machine, "shared", signal.at, 8, signal.columns)
         return
     columns, address = signal.columns[which], signal.address[which]

@@ -30,9 +30,7 @@ def _active(machine: Machine, group: Group, active: Array | None) -> Array:
 
 @lru_cache(maxsize=64)
 def _every(shape: tuple[int, ...]) -> Array:
-    every = np.ones(shape, np.bool_)
-    every.flags.writeable = False
-    return every
+    return np.broadcast_to(np.True_, shape)  # which takes no memory
 
 
 def _lane(machine: Machine, group: Group, active: Array | None) -> Array:
