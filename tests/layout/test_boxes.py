@@ -371,3 +371,37 @@ def test_flipped_halves():
     )
 
     assert (flipped == np.where(whole & 128, whole ^ 8, whole)).all()
+
+
+OVERLAPPING = Fields(DATA_TYPES.index("FLOAT32"), 2, 0, 0, 0, ADDRESS, (32, 12), (64,), (8, 2), (1, 1))
+"""Each row begins in the middle of the one before."""
+
+
+@pytest.mark.parametrize("name", [*MAPS, "overlapping rows"])
+def test_boxes_apart_share_no_bytes(name):
+    """As the bytes of each element say; of boxes that lie inside a plain tensor, those that share none are known to be apart."""
+    fields = MAPS.get(name, OVERLAPPING)
+    random = np.random.default_rng(5)
+    per = max(16 // fields.pixel, 1)
+
+    def some():
+        first = [per * random.integers(0, fields.dims[0] // per, 1)]
+        return Boxes(fields, first + [random.integers(0, n, 1) for n in fields.dims[1:]], [], units=True)
+
+    def bytes_of(boxes):
+        place, moved = boxes.elements(np.arange(1))
+        return set((place[moved][:, None] + np.arange(boxes.dtype.itemsize)).reshape(-1).tolist())
+
+    outcomes = set()
+    for _ in range(100):
+        boxes, others = some(), [some(), some()]
+        apart, shared = boxes.apart(others), bytes_of(boxes) & (bytes_of(others[0]) | bytes_of(others[1]))
+        outcomes.add((apart, bool(shared)))
+    assert (True, True) not in outcomes
+    assert (True, False) in outcomes or name in (
+        "overlapping rows",
+        "slices of 16 bytes",
+        "slices of 32 bytes, every other",
+    )
+    assert not some().apart([None])
+    assert not some().apart([Boxes(tiled(pad=48), [np.zeros(1, np.int64)] * 3, [], units=True)])

@@ -292,9 +292,13 @@ class GlobalStores(GlobalUses):
 
     def written_by_copies(self, machine: Machine, transfer: Transfer, target: GlobalTarget) -> None:
         """Check what new copies write, unless that is there already."""
-        if self._reaches(target):
+        if self._reaches(target) and not self._apart(target):
             access = ATOMIC if transfer.reduces else WRITE
             self._compare(machine, transfer, access, target, transfer.positions)
+
+    def _apart(self, target: GlobalTarget) -> bool:
+        """Whether boxes touch none of those that are in flight, as a rule."""
+        return target.boxes is not None and target.boxes.apart([use.extent.boxes for use in self.uses.values()])
 
     def _reaches(self, extent: GlobalTarget) -> bool:
         """Whether memory may be among what copies in flight use."""

@@ -328,11 +328,11 @@ class AsyncReuse(Watcher):
         """The stores in flight: those of batches that have ended, and of others."""
         launch, found = machine.launch, []
         stores = launch.notes[UNWAITED]
-        if stores.uses and stores.busy:
+        if stores.uses and (not stores.changed or stores.busy):
             found.append(stores)
         for batch in launch.batches:
             stores = batch.notes[IN_FLIGHT].stores
-            if stores.uses and stores.busy:
+            if stores.uses and (not stores.changed or stores.busy):
                 found.append(stores)
         return found
 
@@ -410,7 +410,10 @@ class AsyncReuse(Watcher):
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Check new copies against those in flight."""
-        shared, writes = self._in_flight(machine).shared, ATOMIC if transfer.reduces else WRITE
+        found, writes = machine.batch.notes[IN_FLIGHT], ATOMIC if transfer.reduces else WRITE
+        if found.released or found.completed:
+            found.settle()
+        shared = found.shared
         for to, kind in (transfer.writes, writes), (transfer.reads, READ):
             if to is not None and shared.meets(to.low, to.high):
                 access = SharedAccess(
@@ -418,13 +421,14 @@ class AsyncReuse(Watcher):
                 )
                 shared.touch(machine, access)
         for stores in self._stores(machine) if transfer.asynchronous else ():
-            stores.read_by_copies(machine, transfer)
-            if transfer.target is not None:
+            if transfer.target is None:
+                stores.read_by_copies(machine, transfer)
+            else:
                 stores.written_by_copies(machine, transfer, transfer.target)
 
     def async_started(self, machine: Machine, transfer: Transfer) -> None:
         """Record the bytes of copies."""
-        found = self._in_flight(machine)
+        found = machine.batch.notes[IN_FLIGHT]
         found.shared.enter(transfer)
         if transfer.target is not None:
             found.stores.enter(transfer)

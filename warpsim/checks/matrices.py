@@ -25,13 +25,14 @@ from warpsim.machine.memory.word_access import report_rows
 from warpsim.machine.reporting import present
 from warpsim.machine.specials import ranks_of
 from warpsim.machine.state.notes import Note
-from warpsim.machine.state.transfers import BoxLoad, BoxStore, Footprint, Transfer
+from warpsim.machine.state.transfers import BoxLoad, Footprint, Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import BoxProblem, Watcher
 from warpsim.numerics.arrays import distinct
 
 if TYPE_CHECKING:
     from warpsim.checks.proxies import Proxies
+    from warpsim.layout.boxes import Boxes
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
@@ -222,20 +223,16 @@ class TensorMaps(Watcher):
         where = {} if problem.address is None else {"address": problem.address}
         machine.fault(TENSOR_MAP, problem.message, group, active, advice=problem.advice, **where)
 
-    def async_delivered(
-        self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
-    ) -> None:
+    def boxes_beyond(self, machine: Machine, group: Group, boxes: Boxes, positions: Array) -> None:
         """Note stores that write elements behind the end of a row, as a GPU does on purpose."""
-        work = transfer.work
-        if type(work) is not BoxStore or not work.boxes.beyond:
-            return
-        beyond = work.boxes.elements(which)[1] & ~work.boxes.inside(which)
+        every = np.arange(len(positions))
+        beyond = boxes.elements(every)[1] & ~boxes.inside(every)
         if beyond.any():
-            size = work.boxes.fields.dims[0]
+            size = boxes.fields.dims[0]
             message = (
                 f"elements beyond the tensor are written, too: rows of {size} elements end within a unit of {ROW_UNIT} bytes,"
                 " and units are stored whole"
             )
-            lanes = np.isin(group.selection.positions, transfer.positions[which[beyond.any(axis=1)]])
+            lanes = np.isin(group.selection.positions, positions[beyond.any(axis=1)])
             advice = f"leave the rest of the last {ROW_UNIT} bytes of a row free, or let threads store its elements"
-            machine.fault(TENSOR_MAP, message, group, lanes, severity="note", place=transfer.place, advice=advice)
+            machine.fault(TENSOR_MAP, message, group, lanes, severity="note", advice=advice)

@@ -357,34 +357,36 @@ class Proxies:
             if transfer.target is not None:
                 self._globals(machine, group, transfer.target, positions, write=True)
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
-            if footprint is None or not self._is_near(footprint):
+            if footprint is None or not footprint.start.size:
                 continue
-            known, low, high = self.cells.kinds, footprint.low, footprint.high
-            kinds = [kind for kind in (("write", "read") if write else ("write",)) if self._touched(kind, low, high)]
-            if not any(self._part(known[kind], low, high).any() for kind in kinds):
+            low, high = footprint.low, footprint.high
+            pages = slice(low >> PAGE if low > 0 else 0, (high - 1 >> PAGE) + 1)
+            if not np.logical_or.reduce(self.touched[: 1 + write, pages], axis=None):
+                continue
+            cells, wanted = self.cells, ("write", "read")[: 1 + write]
+            known = [(kind, seen) for kind, seen in cells.kinds.items() if kind in wanted]
+            kinds = [kind for kind, seen in known if np.logical_or.reduce(self._part(seen, low, high))]
+            if not kinds:
                 continue
             step = min(footprint.nbytes & -footprint.nbytes, 16)
-            self.cells.fit(step)
-            blocks = self._blocks(footprint)
-            if (
-                self._all_passed
-                and blocks
-                and all(self._covered(self.cells.kinds[kind], *block) for kind in kinds for block in blocks)
-            ):
-                for low, high, columns in blocks if write else ():
-                    for kind in kinds:
-                        self._part(self.cells.of(kind), low, high).reshape(-1, self.n_ctas)[:, columns] = 0
+            cells.fit(step)
+            if self._all_passed and self._all_covered(kinds, footprint, clear=write):
                 continue
             at = footprint.start[:, None] + np.arange(0, footprint.nbytes, step)
             users = footprint.of_runs(positions)
             where, users = (spread(x[:, None], at.shape) for x in (footprint.columns, users))
             self._meet(machine, Uses(group, self.cells, at, where, step, users, write=write))
 
-    def _is_near(self, footprint: Footprint) -> bool:
-        """Whether threads may have accessed anything there."""
-        low = footprint.low >> PAGE if footprint.low > 0 else 0
-        pages = self.touched[:, low : (footprint.high - 1 >> PAGE) + 1]
-        return bool(footprint.start.size and np.logical_or.reduce(pages, axis=None))
+    def _all_covered(self, kinds: list[str], footprint: Footprint, *, clear: bool) -> bool:
+        """Whether what these cells of a footprint tell of is fenced; then they may be ``clear``."""
+        cells, blocks = self._cells, self._blocks(footprint)
+        covered = [self._covered(cells.kinds[kind], *block) for kind in kinds for block in blocks]
+        if not covered or False in covered:
+            return False
+        for low, high, columns in blocks if clear else ():
+            for kind in kinds:
+                self._part(cells.of(kind), low, high).reshape(-1, self.n_ctas)[:, columns] = 0
+        return True
 
     def _blocks(self, footprint: Footprint) -> list[tuple[int, int, Array | slice]]:
         """Runs of a footprint that begin at the same places: first byte, end, and columns; none if there are many."""
@@ -410,7 +412,7 @@ class Proxies:
         if self.isolated and np.logical_and.reduce(newest >> SHIFT < self.floor["shared"][columns]):
             return True
         fenced = self.fence_time["shared"].take((cells & THREAD) - self.base, mode="clip")
-        return bool(((fenced > cells >> SHIFT) | (cells == 0)).all())
+        return bool(np.logical_and.reduce((fenced > cells >> SHIFT) | (cells == 0), axis=None))
 
     def matrix(
         self,
@@ -469,7 +471,7 @@ class Proxies:
 
     def _part(self, seen: Array, low: int, high: int) -> Array:
         """The cells of ``[low, high)`` of shared memory in all columns."""
-        granule, width = self.cells.granule, self.cells.width
+        granule, width = self._cells.granule, self._cells.width
         return seen[low // granule * width : -(-high // granule) * width]
 
     @property
@@ -752,6 +754,8 @@ class ProxyFences(Watcher):
         """Note acquired tensor maps."""
         self._proxies(machine).acquire_maps(addresses, columns)
 
-    def map_used(self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None) -> None:
+    def changing_map_used(
+        self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None
+    ) -> None:
         """Check the use of tensor maps."""
         machine.batch.notes[PROXIES].check_maps(machine, group, addresses, columns, active)

@@ -341,7 +341,9 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
             parts, size = written.view(boxes.element), boxes.element.itemsize
             address = (address[..., None] + np.arange(0, boxes.dtype.itemsize, size)).reshape(parts.shape)
             lacking = np.repeat(lacking, boxes.dtype.itemsize // size, axis=1) & (parts != np.iinfo(parts.dtype).max)
-    if lacking.any() and not machine.muted:
+    if not lacking.any():
+        bits.look_again()
+    elif not machine.muted:
         lanes = np.isin(group.selection.positions, transfer.positions[which[lacking.any(axis=1)]])
         first, dtype = int(address[lacking].min()), U64 if isinstance(work, RunStore) else work.boxes.element
         use = "stored to global memory by a bulk copy"

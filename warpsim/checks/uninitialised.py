@@ -136,8 +136,9 @@ class Uninitialised(WrittenBytes):
 
     def memory_filled(self, machine: Machine, space: str, place: Place, nbytes: int, columns: Array) -> None:
         """Mark bytes that were written by something other than stores."""
-        bits = shadow(machine, space)
-        if type(place) is int and bits.covers(place, place + nbytes):
+        bits = (machine.batch.local if space == "local" else machine.batch.shared).shadow  # at every copy: no calls
+        assert type(bits) is WrittenBits
+        if type(place) is int and np.logical_and.reduce(bits.full[place >> 2 : place + nbytes + 3 >> 2]):
             return
         if type(place) is int or np.size(place):
             bits.mark(place, columns, nbytes, None, rows=False)
@@ -153,8 +154,9 @@ class Uninitialised(WrittenBytes):
             if writes:
                 mark(written, access.at, nbytes, active)
             return
-        bits, at = shadow(machine, access.space), access.at
-        if type(at) is int and bits.covers(at, at + nbytes):
+        bits, at = (machine.batch.local if access.space == "local" else machine.batch.shared).shadow, access.at
+        assert type(bits) is WrittenBits
+        if type(at) is int and np.logical_and.reduce(bits.full[at >> 2 : at + nbytes + 3 >> 2]):  # likewise
             return
         if not bits.open or (exchanges and self._has_combined(group)):
             return

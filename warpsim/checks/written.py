@@ -308,12 +308,8 @@ class WrittenBytes(Watcher):
         if access.kind == WRITE and access.allocation is not None:
             mark(written_bits(access.allocation), access.at, access.nbytes, access.active)
 
-    def global_tile_accessed(
-        self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
-    ) -> None:
+    def global_tile_written(self, machine: Machine, address: Array, nbytes: int) -> None:
         """Mark stores of bulk copies."""
-        if access != WRITE:
-            return
         for allocation in machine.launch.memory.shadowed():
             inside = (address >= allocation.start) & (address + nbytes <= allocation.end)
             if inside.any():

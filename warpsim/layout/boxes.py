@@ -206,6 +206,21 @@ class Boxes(SharedByCopies):
             return None
         return (base[:, None] + parts).reshape(-1), np.repeat(np.arange(len(base)), len(parts))
 
+    def apart(self, others: list[Boxes | None]) -> bool:
+        """Whether none of these boxes shares an element with others of the same map; False may mean that it takes long to say."""
+        tile = self._form.tile
+        if tile is None or self._form.rows or not tile.injective:
+            return False
+        there = [o._first for o in others if o is not None and o._form.tile is tile and not o._form.rows]
+        if len(there) < len(others):
+            return False
+        corners = np.concatenate(there, axis=1)
+        if self._first.shape[1] * corners.shape[1] > FEW:
+            return False
+        distance = self._first[:, :, None] - corners[:, None]
+        far = np.logical_or.reduce(np.abs(distance) >= tile.reach[:, :, None])
+        return bool(np.logical_and.reduce(far, axis=None))
+
     def span(self) -> tuple[int, int]:
         """The address range of what is moved."""
         return _span(self._form)
@@ -270,6 +285,8 @@ def _span(form: Form) -> tuple[int, int]:
     return fields.address, fields.address + end
 
 
+FEW = 1 << 15
+"""So many pairs of boxes are compared at once."""
 _NO_OFFSETS = [np.zeros(1, np.int64)] * 5
 SWIZZLED = 1024
 """Bytes of shared memory after which swizzles repeat themselves."""
@@ -384,6 +401,10 @@ class Tile:
     strides: Array
     last: Array
     """The greatest coordinates of a box that lies inside the tensor."""
+    reach: Array
+    """Coordinates from the first element to behind the last."""
+    injective: bool
+    """Whether no two elements of the tensor have the same address."""
 
     def holds(self, first: Array) -> bool:
         """Whether boxes at coordinates ``[axes, boxes]`` lie inside the tensor."""
@@ -401,7 +422,11 @@ def tile_of(fields: Fields) -> Tile:
         offsets = (offsets[:, None] + steps).reshape(-1)
     last = [fields.dims[axis] - 1 - step_of(fields, axis) * (counts[axis] - 1) for axis in axes]
     strides = [stride_of(fields, axis) for axis in axes]
-    return Tile(offsets, np.array(strides, np.int64), np.array(last, np.int64)[:, None])
+    reach = [step_of(fields, axis) * (counts[axis] - 1) + 1 for axis in axes]
+    injective = all(strides[axis] >= strides[axis - 1] * fields.dims[axis - 1] for axis in axes[1:])
+    return Tile(
+        offsets, np.array(strides, np.int64), np.array(last, np.int64)[:, None], np.array(reach)[:, None], injective
+    )
 
 
 def tile_elements(fields: Fields, coordinates: Array) -> tuple[Array, Array]:

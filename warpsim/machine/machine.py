@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 
 from warpsim.isa.spec import Body, Scope
-from warpsim.layout.tensor_map import Fields
 from warpsim.machine.hooks import Hooks
 from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.reporting import ends_launch, record, stop
@@ -17,6 +16,7 @@ from warpsim.machine.specials import cluster_peer, special
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Frame, Group, Stack
 from warpsim.machine.state.launch import DeviceSpec, Dims, LaunchState
+from warpsim.machine.state.transfers import LastingMap
 from warpsim.machine.values import Affine, Array, Value
 from warpsim.program.program import Instruction
 from warpsim.types import ScalarType
@@ -56,7 +56,7 @@ class Machine:
         (see `fault`)."""
         self.attention = False
         """Whether a watcher asks to be called after the current step."""
-        self.maps: dict[tuple[int, int, str], Fields] = {}
+        self.maps: dict[tuple[int, int, str], LastingMap] = {}
         """Tensor maps in memory that no kernel writes, by address, the rank of copies and their mode."""
         self._specials: dict[str, Value] = {}
         self._parameters: dict[tuple[int, str], Value] = {}

@@ -12,6 +12,7 @@ from warpsim.machine.hooks import ATOMIC, READ, WRITE, BoxProblem, Hooks, Memory
 
 if TYPE_CHECKING:
     from warpsim.errors import Finding
+    from warpsim.layout.boxes import Boxes
     from warpsim.machine.asynchrony.wgmma import RegisterAccesses
     from warpsim.machine.asynchrony.wgmma_chains import Chain
     from warpsim.machine.collectives import Members
@@ -289,6 +290,9 @@ class Watcher:
     ) -> None:
         """Bulk copies access runs of ``nbytes`` in global memory through the async proxy."""
 
+    def global_tile_written(self, machine: Machine, address: Array, nbytes: int) -> None:
+        """Bulk copies store runs of ``nbytes`` in global memory, and combine none."""
+
     # ---- order -------------------------------------------------------------------------------
 
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Array | None) -> None:
@@ -456,8 +460,16 @@ class Watcher:
     def map_used(self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None) -> None:
         """CTAs use the tensor maps at addresses, one per copy started by the ``active`` threads."""
 
+    def changing_map_used(
+        self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None
+    ) -> None:
+        """The same, but not of maps in memory that no kernel writes."""
+
     def boxes_refused(self, machine: Machine, group: Group, problem: BoxProblem, active: Array | None) -> None:
         """Boxes of a tensor cannot be copied, because of ``problem``; a GPU ends the launch."""
+
+    def boxes_beyond(self, machine: Machine, group: Group, boxes: Boxes, positions: Array) -> None:
+        """Threads have started stores of boxes, one each, that may write what lies behind the rows of the tensor."""
 
 
 EVENTS = tuple(

@@ -190,10 +190,13 @@ class Contents(Uninitialised):
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
-        """Nothing becomes known; note what is stored to."""
+        """Note what is stored to."""
         if access != READ:
             found = [machine.launch.memory.find(at, at + nbytes) for at in np.unique(address).tolist()]
             self.boxes.stored |= {None if each is None else each.start for each in found}
+
+    def global_tile_written(self, machine: Machine, address: Array, nbytes: int) -> None:
+        """Nothing becomes known."""
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Note what boxes that begin anywhere are from."""

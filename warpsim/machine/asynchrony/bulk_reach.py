@@ -19,7 +19,7 @@ from warpsim.machine.selection import Selection
 from warpsim.machine.specials import ranks_of
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
-from warpsim.machine.state.transfers import ALIGNMENT, Footprint, Receivers, Which
+from warpsim.machine.state.transfers import ALIGNMENT, Footprint, LastingMap, Receivers, Which
 from warpsim.machine.values import FLAT, Affine, Array, DType, Value, as_array, spread
 from warpsim.numerics.arrays import distinct
 from warpsim.records import frozen
@@ -58,16 +58,6 @@ class Lanes:
     columns: Array
     positions: Array
     receivers: dict[tuple[int, int], Receivers] = attrs.field(init=False, factory=dict)
-    _named: dict[int, Array] = attrs.field(init=False, factory=dict)
-
-    def named(self, address: int) -> Array:
-        """One address for each of them."""
-        found = self._named.get(address)
-        if found is None:
-            if len(self._named) >= KEPT:
-                self._named.clear()
-            found = self._named[address] = np.full(len(self.index), address)
-        return found
 
     def some(self, which: Which | slice) -> Lanes:
         """Some of the lanes."""
@@ -318,13 +308,12 @@ class BulkReach:
         kernels that make their own have one per CTA.
         """
         rank = 2 if mode in (GATHER4, SCATTER4) else len(coordinates(map))
-        one, notify = self.alike(map), self.machine.hooks.map_used
+        one = self.alike(map)
         if one is not None:
             fields = self._map(one, rank, mode)
             if fields is None:
                 return []
-            if notify is not None:
-                notify(self.machine, self.group, lanes.named(one), lanes.columns, self.active)
+            self.use_map(lanes, one, lasting=(one, rank, mode) in self.machine.maps)
             return [(fields, slice(None))]
         addresses = self.address(map, lanes)
         places, where = np.unique(addresses, return_inverse=True)
@@ -334,16 +323,24 @@ class BulkReach:
             fields = self._map(address, rank, mode)
             if fields is not None:
                 kind[number] = found.setdefault(fields, len(found))
-        used = kind[where]
-        if notify is not None and found:
-            notify(self.machine, self.group, addresses[used >= 0], lanes.columns[used >= 0], self.active)
+        used, hooks = kind[where], self.machine.hooks
+        for notify in (hooks.map_used, hooks.changing_map_used):
+            if notify is not None and found:
+                notify(self.machine, self.group, addresses[used >= 0], lanes.columns[used >= 0], self.active)
         return [(fields, np.flatnonzero(used == number)) for fields, number in found.items()]
+
+    def use_map(self, lanes: Lanes, address: int, *, lasting: bool) -> None:
+        """Report that copies of all lanes use the map at one address; ``lasting``: one that cannot change."""
+        hooks = self.machine.hooks
+        for notify in (hooks.map_used, None if lasting else hooks.changing_map_used):
+            if notify is not None:
+                notify(self.machine, self.group, np.full(len(lanes.index), address), lanes.columns, self.active)
 
     def _map(self, address: int, rank: int, mode: str) -> tensor_map.Fields | None:
         """The map at an address; None if copies of ``rank`` dimensions in a mode cannot use it (reported)."""
         known = self.machine.maps.get((address, rank, mode))
         if known is not None:
-            return known
+            return known.fields
         raw, problem, fields = self.map_bytes(address), "no tensor map", None
         if raw is not None:
             fields, problem = _decoded(raw, rank, mode, self.machine.launch.device.sm)
@@ -352,7 +349,7 @@ class BulkReach:
         if not problem:
             memory = self.machine.launch.memory.find(address, address + 1)
             if fields is not None and memory is not None and memory.read_only:
-                self.machine.maps[address, rank, mode] = fields
+                self.machine.maps[address, rank, mode] = LastingMap(fields)
             return fields
         self.refuse(
             f"{problem} at address 0x{address:x}",
@@ -387,9 +384,12 @@ class BulkReach:
 
     def note(self, addresses: Array, nbytes: int, access: int) -> None:
         """Report accesses through the async proxy to the hooks."""
-        notify = self.machine.hooks.global_tile_accessed
-        if notify is not None:
-            notify(self.machine, self.group, self.group.lanes(self.active), access, addresses, nbytes)
+        hooks = self.machine.hooks
+        if hooks.global_tile_accessed is not None:
+            positions = self.group.lanes(self.active)
+            hooks.global_tile_accessed(self.machine, self.group, positions, access, addresses, nbytes)
+        if access == WRITE and hooks.global_tile_written is not None:
+            hooks.global_tile_written(self.machine, addresses, nbytes)
 
     def runs(self, addresses: Array, nbytes: int, *, combines: bool = False) -> Array:
         """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported. ``combines``: for a reduction,
@@ -453,11 +453,8 @@ class BulkReach:
         memory = self.machine.launch.memory.find(address + low, address + low + nbytes)
         if memory is None:
             return False
-        notify, positions = self.machine.hooks.global_tile_accessed, self.group.selection.positions
-        if notify is not None:
-            places = (address + base[:, None] + words.parts).reshape(-1)
-            lanes = positions.reshape(-1) if self.active is None else self.group.lanes(self.active)
-            notify(self.machine, self.group, lanes, READ, places, words.part)
+        if self.machine.hooks.global_tile_accessed is not None:
+            self.note((address + base[:, None] + words.parts).reshape(-1), words.part, READ)
         raw = memory.data[address + low - memory.start :][:nbytes].view(f"V{words.size}")
         if space.shared:
             space.own()

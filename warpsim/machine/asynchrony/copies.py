@@ -10,7 +10,7 @@ from warpsim.isa.ports import Choose
 from warpsim.layout import mbarriers, tensor_map
 from warpsim.layout.boxes import Boxes
 from warpsim.machine.asynchrony import transfers
-from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes, coordinates
+from warpsim.machine.asynchrony.bulk_reach import KEPT, BulkReach, Lanes, coordinates
 from warpsim.machine.asynchrony.mbarrier_objects import use_by_copies
 from warpsim.machine.asynchrony.transfers import BULK, CP_ASYNC, copy_threads
 from warpsim.machine.machine import Machine
@@ -175,12 +175,17 @@ class BulkCopies(BulkReach):
         if at is None or type(given) is not tuple:
             return None
         rank, n = len(given), lanes.index.size
-        fields = self.machine.maps.get((at, rank, mode))
-        if fields is None or mode != "tile" or (store and fields.swizzle == tensor_map.FLIPPED):
+        known = self.machine.maps.get((at, rank, mode))
+        if known is None or mode != "tile" or (store and known.fields.swizzle == tensor_map.FLIPPED):
             return None
-        tile = to.tile(fields)
-        if tile is None or tile.writes.high > self.machine.batch.shared.size:
-            return None
+        tile = known.tiles.get(to)
+        if tile is None:
+            tile = to.tile(known.fields, self.machine.batch.shared.size)
+            if tile is None:
+                return None
+            if len(known.tiles) >= KEPT:
+                known.tiles.clear()
+            known.tiles[to] = tile
         corners = np.empty((rank, n), np.int64)
         for axis, value in enumerate(given):
             if type(value) is Affine and value.strides == FLAT:
@@ -190,9 +195,8 @@ class BulkCopies(BulkReach):
         boxes = Boxes.inside_tensor(tile.form, corners, tile.words, tile.writes.low)
         if boxes is None:
             return None
-        notify = self.machine.hooks.map_used
-        if notify is not None:
-            notify(self.machine, self.group, lanes.named(at), lanes.columns, self.active)
+        if self.machine.hooks.map_used is not None:
+            self.use_map(lanes, at, lasting=True)
         return tile, boxes
 
     def _shapes(
@@ -241,6 +245,9 @@ class BulkCopies(BulkReach):
     def _start_boxes(self, lanes: Lanes, boxes: Boxes, source: Footprint, reduction: Choose | None) -> None:
         work = BoxStore(boxes, source, np.zeros((len(lanes.index), boxes.count), boxes.dtype), reduction)
         self._start_store(lanes, work, source, GlobalTarget.of_boxes(boxes), reduces=reduction is not None)
+        notify = self.machine.hooks.boxes_beyond
+        if notify is not None and boxes.beyond:
+            notify(self.machine, self.group, boxes, lanes.positions)
 
     def copy(
         self,

@@ -15,7 +15,7 @@ from warpsim.machine.memory.addresses import Address, Extent
 from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.specials import clock
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Affine, Array, NotAffine, Value, as_array, extend, retype
+from warpsim.machine.values import FLAT, Affine, Array, NotAffine, Value, as_array, extend, retype
 from warpsim.program.program import Instruction, Operand, Param
 from warpsim.types import ScalarType
 
@@ -128,7 +128,7 @@ def _address_in_slot(slot: int, kind: ScalarType, offset: int, within: Extent | 
                 value = value.view(dtype)
             if value.size == 1:
                 value = Affine.constant(int(value.reshape(-1)[0]), dtype)
-        elif value.dtype is not dtype:
+        elif value.dtype is not dtype and (value.strides != FLAT or value.base < 0):  # else it is the same number
             value = value.view(dtype)
         return Address(value, offset, (), within)
 

@@ -249,15 +249,15 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -
     guard = guard_of(instruction)
     ports = [(name, _unread if unread and name == "memory" else PORTS[name]) for name in sorted(form.ports)]
     loads = not form.ports.isdisjoint(("memory", "async_groups"))
-    memory = ports[0][1] if form.ports == {"memory"} else None
+    name, port = ports[0] if len(ports) == 1 else ("", None)
 
     def step(machine: Machine, group: Group) -> object:
         active = None if guard is None else guard(machine, group)
         if active is False:
             return None
         arguments = [get(machine, group) for get in getters]
-        if memory is not None:
-            result = function(op, *arguments, memory=memory(machine, group, active))
+        if port is not None:
+            result = function(op, *arguments, **{name: port(machine, group, active)})
         elif ports:
             result = function(op, *arguments, **{p: make(machine, group, active) for p, make in ports})
         elif linear:

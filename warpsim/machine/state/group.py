@@ -271,8 +271,11 @@ class Group:
     @property
     def instruction(self) -> Instruction:
         """The instruction at which the threads stand."""
-        instructions, at = self.plan.blocks[self.block].instructions, self.at
-        return instructions[at] if at < len(instructions) else instructions[-1]
+        instructions = self.plan.blocks[self.block].instructions
+        try:
+            return instructions[self.at]
+        except IndexError:
+            return instructions[-1]
 
     def same_place(self, other: Group) -> bool:
         """Whether both could run as one group."""

@@ -147,7 +147,6 @@ Which = Array
 class Tile:
     """Loads of one plain tiled map to one place of each receiver's CTA."""
 
-    fields: Fields
     form: Form
     words: TileWords
     writes: Footprint
@@ -165,9 +164,8 @@ class Receivers(SharedByCopies):
     bar: Array
     _footprints: dict[int, Footprint] = attrs.field(init=False, factory=dict)
     _signals: dict[int, Signal] = attrs.field(init=False, factory=dict)
-    _tiles: dict[int, Tile | None] = attrs.field(init=False, factory=dict)
 
-    CACHES: ClassVar[frozenset[str]] = frozenset({"_footprints", "_signals", "_tiles"})
+    CACHES: ClassVar[frozenset[str]] = frozenset({"_footprints", "_signals"})
 
     def footprint(self, nbytes: int) -> Footprint:
         """What copies of so many bytes write."""
@@ -181,20 +179,23 @@ class Receivers(SharedByCopies):
             self._signals[nbytes] = Signal(self.bar_columns, self.bar, np.array([nbytes]))
         return self._signals[nbytes]
 
-    def tile(self, fields: Fields) -> Tile | None:
-        """Loads of a map, if they are such."""
-        found = self._tiles.get(id(fields))
-        if found is None or found.fields is not fields:
-            found = self._tiles[id(fields)] = self._tile(fields)
-        return found
-
-    def _tile(self, fields: Fields) -> Tile | None:
+    def tile(self, fields: Fields, size: int) -> Tile | None:
+        """Loads of a map to ``size`` bytes of shared memory, if they are such."""
         start = int(self.start[0]) if len(self.start) else -1
         known = straight(fields, start) if start >= 0 and start % ALIGNMENT == 0 else None
         if known is None:
             return None
-        writes = self.footprint(known[0].extent)
-        return None if writes.at is None else Tile(fields, *known, writes, self.signal(known[0].nbytes))
+        form, words = known
+        writes = self.footprint(form.extent)
+        return None if writes.at is None or writes.high > size else Tile(form, words, writes, self.signal(form.nbytes))
+
+
+@frozen(eq=False)
+class LastingMap:
+    """A tensor map that cannot change, and loads of it by their receivers."""
+
+    fields: Fields
+    tiles: dict[Receivers, Tile] = attrs.field(factory=dict)
 
 
 # ---- what there is to do ------------------------------------------------------------------------
