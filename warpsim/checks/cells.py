@@ -265,13 +265,13 @@ class Log(Sequence[T]):
         self.entries: list[T] = list(entries)
         self.n = len(entries)
 
-    def append(self, entry: T) -> int:
-        """Append an entry; returns its index."""
+    def append(self, *entries: T) -> int:
+        """Append entries; returns the index of the first."""
         index = self.n
         if len(self.entries) != index:
             self.entries = self.entries[:index]
-        self.entries.append(entry)
-        self.n = index + 1
+        self.entries += entries
+        self.n = len(self.entries)
         return index
 
     def __len__(self) -> int:

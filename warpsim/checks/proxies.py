@@ -262,8 +262,17 @@ class Proxies:
 
     # ---- the generic proxy -------------------------------------------------------------------
 
-    def generic(self, group: Group, access: MemoryAccess, instruction: Instruction, *, rows: bool = False) -> None:
-        """Note an access of lanes to shared memory, a store to global memory, or matrix ``rows`` ``[n, k, m]`` of warps."""
+    def generic(
+        self,
+        group: Group,
+        access: MemoryAccess,
+        instruction: Instruction,
+        *,
+        rows: bool = False,
+        synchronises: bool = False,
+    ) -> None:
+        """Note an access of lanes to shared memory, a store to global memory, or matrix ``rows`` ``[n, k, m]`` of warps; and that the
+        threads synchronise with others by it."""
         selection = group.selection
         if (
             type(access.at) is int
@@ -271,7 +280,7 @@ class Proxies:
             and type(selection) is Rect
             and access.columns is selection.columns
         ):
-            self._at_one_place(selection, access, access.at, instruction)
+            self._at_one_place(selection, access, access.at, instruction, synchronises=synchronises)
             return
         at, columns, threads, cells = access.places, access.columns, group.selection.positions, self.cells
         if access.allocation is not None:
@@ -287,11 +296,19 @@ class Proxies:
             mask = spread(access.active, shape)
             at, columns, threads = at[mask], columns[mask], threads[mask]
         self._leave(cells, at, access.nbytes, columns, threads, instruction, write=access.writes)
+        if synchronises:
+            self.synchronised(group)
 
-    def _at_one_place(self, selection: Rect, access: MemoryAccess, at: int, instruction: Instruction) -> None:
+    def _at_one_place(
+        self, selection: Rect, access: MemoryAccess, at: int, instruction: Instruction, *, synchronises: bool
+    ) -> None:
         """Note an access of all threads to one place of shared memory, as at every wait for an mbarrier: later, if at all."""
         write = access.kind != READ
-        self._recent[write, at, access.nbytes, selection] = self.shared_state.events.append(instruction)
+        self._recent[write, at, access.nbytes, selection] = time = self.shared_state.events.append(instruction, None)
+        if synchronises:
+            self._synced[selection] = time + 1
+            if len(self._synced) > MOST_RECENT:
+                self._note_synced()
         self.touched[0 if write else 1, at >> PAGE] = True
         if len(self._recent) > MOST_RECENT:
             self._note_recent()
@@ -688,10 +705,11 @@ class ProxyFences(Watcher):
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Note accesses through the generic proxy."""
         instruction, proxies = group.instruction, machine.batch.notes[PROXIES]
-        if access.kind == WRITE if access.allocation is not None else access.space != "local":
-            proxies.generic(group, access, instruction)
         traits = instruction.traits
-        if traits.polls or traits.scope == "cluster":
+        synchronises = traits.polls or traits.scope == "cluster"
+        if access.kind == WRITE if access.allocation is not None else access.space != "local":
+            proxies.generic(group, access, instruction, synchronises=synchronises)
+        elif synchronises:
             proxies.synchronised(group)
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import functools
 import math
 
+import attrs
 import numpy as np
 
 from warpsim.layout import tensor_map
 from warpsim.layout.tensor_map import PACK, PADDED_BOX, Fields, bounding_box, box_extent, step_of, stride_of
 from warpsim.numerics.arrays import Array, DType, distinct
-from warpsim.records import SharedByCopies, frozen
+from warpsim.records import SharedByCopies, changed, frozen
 
 
 @frozen(eq=False)
@@ -46,12 +47,22 @@ class Form:
     halo: int
     unit: int
     """What divides the first coordinate of boxes along the innermost dimension."""
+    words: dict[int, TileWords | None] = attrs.field(factory=dict)
+    """Those of `_words_of`."""
 
 
 @functools.lru_cache(maxsize=32)
 def form_of(given: Fields, *, units: bool, stored: bool, mode: str = "", halo: int = 0) -> Form:
     """The form of a map's boxes. With ``units``, neighbouring elements that always move together count as one. Boxes
     that are ``stored`` have elements beyond the tensor (`tensor_map.as_stored`)."""
+    form = _form_anywhere(changed(given, address=0), units=units, stored=stored, mode=mode, halo=halo)
+    fields, moved = (changed(each, address=given.address) for each in (form.fields, form.moved))
+    return changed(form, fields=fields, moved=moved)
+
+
+@functools.lru_cache(maxsize=32)
+def _form_anywhere(given: Fields, *, units: bool, stored: bool, mode: str, halo: int) -> Form:
+    """The same at address 0: launches have their tensors elsewhere each time."""
     rows = tensor_map.ROWS if mode in (tensor_map.GATHER4, tensor_map.SCATTER4) else 0
     slot = PACK * given.packed // 8 if given.padded else 0
     fields = tensor_map.in_parts(given)
@@ -211,7 +222,12 @@ class Boxes(SharedByCopies):
         tile = self._form.tile
         if tile is None or self._form.rows or not tile.injective:
             return False
-        there = [o._first for o in others if o is not None and o._form.tile is tile and not o._form.rows]
+        at = self.fields.address
+        there = [
+            o._first
+            for o in others
+            if o is not None and o._form.tile is tile and o.fields.address == at and not o._form.rows
+        ]
         if len(there) < len(others):
             return False
         corners = np.concatenate(there, axis=1)
@@ -320,9 +336,14 @@ class TileWords:
     part: int
 
 
-@functools.lru_cache(maxsize=32)
 def _words_of(form: Form, phase: int) -> TileWords | None:
     """The words of a box ``phase`` bytes behind a multiple of `SWIZZLED`; None if it has parts of words, or gaps."""
+    if phase not in form.words:
+        form.words[phase] = _new_words(form, phase)
+    return form.words[phase]
+
+
+def _new_words(form: Form, phase: int) -> TileWords | None:
     assert form.tile is not None
     size, offsets = form.dtype.itemsize, form.tile.offsets
     if size % 4 or (offsets & 3).any():

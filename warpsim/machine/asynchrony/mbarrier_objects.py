@@ -171,8 +171,8 @@ class MbarrierObjects:
         """Complete the copies that alone are missing for what the step's threads wait for."""
         if alike is not None:
             objects = alike.objects
-            if parity.size > 1:
-                parity = spread(parity, self._shape()).reshape(-1, len(objects.keys))
+            one = parity.size == 1
+            parity = parity.reshape(-1) if one else spread(parity, self._shape()).reshape(-1, len(objects.keys))
         else:
             columns, place, parity = self._each(*self._located(space, address), parity)
             objects = Objects(columns, place)

@@ -288,12 +288,14 @@ def observe(machine: Machine, objects: Objects, parity: Array) -> None:
     signalling = [(t, t.signal) for t in state.open if t.signal is not None]
     if not signalling:
         return
-    _shuffle(machine)
+    waits = late(machine)
+    if waits:
+        _shuffle(machine)
     which: Array | None = None
     if objects.at is None and not (objects.keys[1:] > objects.keys[:-1]).all():
         _, first, which = np.unique(objects.keys, return_index=True, return_inverse=True)
         objects = Objects(objects.columns[first], objects.address[first])
-    if late(machine):
+    if waits:
         words = objects.words(space)
         wanted: Array = ~mbarriers.has_passed_parity(words if which is None else words[which], parity)
         if which is not None:  # by any of the threads at each
@@ -304,13 +306,13 @@ def observe(machine: Machine, objects: Objects, parity: Array) -> None:
         for number, (transfer, signal) in enumerate(signalling):
             at, known = _find(objects, signal)
             _complete(machine, transfer, (known & transfer.open & (number <= ends[at])).nonzero()[0])
-    _complete_counted(machine, signalling, objects)
-    _sweep(machine)
+    if _complete_counted(machine, signalling, objects) or waits:
+        _sweep(machine)
 
 
-def _complete_counted(machine: Machine, signalling: list[tuple[Transfer, Signal]], objects: Objects) -> None:
+def _complete_counted(machine: Machine, signalling: list[tuple[Transfer, Signal]], objects: Objects) -> bool:
     """Complete the copies that have acted, up to the last that counted in a completed phase of each mbarrier: phases complete in
-    order."""
+    order. Whether there were any."""
     landed: list[tuple[Transfer, Array, Array]] = []
     for transfer, signal in signalling:
         if signal.at is None or objects.at is None or signal.at == objects.at:
@@ -319,7 +321,7 @@ def _complete_counted(machine: Machine, signalling: list[tuple[Transfer, Signal]
             if np.logical_or.reduce(here):
                 landed.append((transfer, at, here))
     if not landed:
-        return
+        return False
     phases, stop = mbarriers.phase(objects.words(machine.batch.shared)), np.full(len(objects.keys), -1)
     for number, (transfer, at, here) in enumerate(landed):
         stop[at[here & (phases[at] != transfer.phase)]] = number
@@ -329,6 +331,7 @@ def _complete_counted(machine: Machine, signalling: list[tuple[Transfer, Signal]
             _complete(machine, transfer, which)
         elif which.size:
             _observed(machine, transfer, which)
+    return True
 
 
 def _ready(signalling: list[tuple[Transfer, Signal]], objects: Objects, words: Array, wanted: Array) -> Array:
