@@ -181,6 +181,9 @@ def test_what_is_undefined_stays_undefined(gpu):
     gpu.launch(function, (1, 1, 1), (32, 1, 1), struct.pack("<QIf", copied, 16, 1.0))
     assert gpu.error is Result.SUCCESS
     gpu.launch(function, (1, 1, 1), (32, 1, 1), struct.pack("<QIf", copied, 17, 1.0))
+    assert list(read(gpu, copied, np.float32, 16)) == [2.0] * 16
+    with pytest.raises(DriverError):
+        read(gpu, copied, np.float32, 17)
     assert gpu.error is Result.LAUNCH_FAILED
 
 

@@ -15,6 +15,8 @@ import pytest
 
 import warpsim
 from ptx_text import module_head
+from warpsim.checks.written import withhold
+from warpsim.errors import Finding
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.values import Affine
 from warpsim.parallel import divide, part, processes
@@ -285,6 +287,17 @@ def test_changes_that_nobody_noted(size, changed, marked):
         assert _all_marked(memory, after, footprint) == (set(changed) <= set(marked))
     after.unmap(at)
     assert not _all_marked(memory, after, footprint)
+
+
+def test_undefined_bytes_that_are_withheld():
+    """They are no marks: such a launch runs in one piece."""
+    memory = GlobalMemory()
+    at = memory.map(np.zeros(64, np.uint8))
+    memory.at(at).withheld = {}
+    after = copy.deepcopy(memory)
+    assert _all_marked(memory, after, Footprint())
+    withhold(after, Finding("uninitialised", "what is stored"), np.array([at]))
+    assert not _all_marked(memory, after, Footprint())
 
 
 # ---- whether a launch may be divided ---------------------------------------------------------------

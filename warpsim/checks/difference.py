@@ -20,6 +20,7 @@ import numpy as np
 from attrs import field
 
 from warpsim.checks.undefined_registers import WRITE_FIRST, Use, travels, use_of, used_by
+from warpsim.checks.written import withhold
 from warpsim.errors import Finding
 from warpsim.machine.heap import NAME as HEAP
 from warpsim.machine.hooks import Hooks
@@ -78,8 +79,10 @@ class Decided:
     """What such a run finds where undefined bits matter, the first time that it comes there."""
     others: list[dict[Key, Held]] = field(factory=list)
     """This of each such run, in a launch that collects its findings."""
-    replaced: frozenset[Key] | None = None
-    """The places where undefined bits are stored in global memory but replaced before anybody sees them, once a run has looked."""
+    unseen: dict[str, frozenset[Key]] | None = None
+    """By the kind of store, the places where undefined bits go to global memory but nobody sees them, once a run has looked."""
+    withheld: dict[Key, Finding] = field(factory=dict)
+    """The findings about such places, for whoever looks when the launch has ended."""
     judged: bool = False
     """Whether it was decided at the first use, as a debugger asks."""
     uses: dict[Key, Finding] = field(factory=dict)
@@ -154,24 +157,24 @@ def _differs_here(decided: Decided) -> str:
 
 def report_use(
     machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str, advice: str = WRITE_FIRST,
-    *, replaceable: bool = False
+    *, store: str = ""
 ) -> None:  # fmt: skip
     """Report undefined bits of a register that matter here, unless they are the same whatever is undefined; ``advice`` is for one
-    that nothing wrote. ``replaceable``: nor if they go to memory and are replaced there."""
+    that nothing wrote. Nor if a weak or strong ``store`` puts them where nobody sees them."""
     lanes = used_by(group, bits, active)
     if lanes is not None and not machine.muted:
         made = use_of(machine, group, slot, use, advice)
         at = present(group)
-        report(machine, group, lanes, made, at, slot, lambda: _held(group, slot, lanes), replaceable=replaceable)
+        report(machine, group, lanes, made, at, slot, lambda: _held(group, slot, lanes), store=store)
 
 
 def report(
     machine: Machine, group: Group, lanes: Array, use: Use, at: Instruction, what: int | str, held: Callable[[], Held],
-    *, replaceable: bool = False
+    *, store: str = ""
 ) -> None:  # fmt: skip
     """Report something undefined that matters ``at`` an instruction (the finding may be where it was read too early), unless what is
-    ``held`` is the same whatever is undefined or, if it is ``replaceable``, replaced before anybody sees it; ``what`` tells it from
-    other such things in the same place."""
+    ``held`` is the same whatever is undefined, or the ``store`` of it is never seen; ``what`` tells it from other such things in the
+    same place."""
     decided = machine.launch.notes.get(DECIDED)
     if decided is None:
         _fault(machine, group, lanes, use)
@@ -185,10 +188,11 @@ def report(
             raise Reached
     elif place not in decided.same:
         known = any(found[:3] == (use[0], *_found_at(group, use[2])) for found in machine.launch.findings)
-        if not known and (
-            (replaceable and place in _replaced(machine.launch, decided))
-            or not _changes(machine.launch, decided, key, held())
-        ):
+        if not known and store and place in _unseen(machine.launch, decided).get(store, ()):
+            decided.same |= {place}
+            rule, message, values = use
+            decided.withheld[place] = made(machine.launch, machine.batch, group, rule, message, lanes, {**values})
+        elif not known and not _changes(machine.launch, decided, key, held()):
             decided.same |= {place}
     if place in decided.same:
         note(machine, group, lanes, use)
@@ -226,9 +230,9 @@ def _changes(launch: LaunchState, decided: Decided, key: Key, held: Held) -> boo
     return any(not _alike(other.get(key), held) for other in others)
 
 
-def _replaced(launch: LaunchState, decided: Decided) -> frozenset[Key]:
-    """The places where what is stored in global memory is replaced, by a run of the rest of the launch, if that is not much longer."""
-    if decided.replaced is None:
+def _unseen(launch: LaunchState, decided: Decided) -> dict[str, frozenset[Key]]:
+    """The places where nobody sees what is stored in global memory, by a run of the rest of the launch, if that is not much longer."""
+    if decided.unseen is None:
         assert decided.again is not None
         assert decided.before is not None
         before = decided.before.copy()
@@ -237,9 +241,9 @@ def _replaced(launch: LaunchState, decided: Decided) -> frozenset[Key]:
             before.settings, max_instructions=min(most, before.settings.max_instructions or most)
         )
         _, end = next(decided.again(attrs.evolve(decided, before=before), None, stops=False))
-        decided.replaced = end.notes[DECIDED].replaced
-    assert decided.replaced is not None
-    return decided.replaced
+        decided.unseen = end.notes[DECIDED].unseen
+    assert decided.unseen is not None
+    return decided.unseen
 
 
 def _alike(one: Held | None, other: Held) -> bool:
@@ -247,16 +251,26 @@ def _alike(one: Held | None, other: Held) -> bool:
 
 
 def keep(machine: Machine, at: Instruction, address: Array, bits: Array, threads: Array) -> None:
-    """Note undefined bits (unsigned, one per address; 0 for none) of values that an instruction of ``threads`` stores in global memory."""
+    """Note undefined bits (unsigned, one per address; 0 for none) of values that an instruction of ``threads`` stores in global memory;
+    of those that are `withheld`, the bytes become undefined, so this comes after the step."""
     decided, place = machine.launch.notes.get(DECIDED), line_column(at)
-    if decided is None or place in decided.same:
+    if decided is None or (place in decided.same and not withheld(machine, at)):
         return
     each = np.ascontiguousarray(bits)[..., None].view(np.uint8)
     places, each, threads = np.broadcast_arrays(
         address[..., None] + np.arange(each.shape[-1]), each, threads[..., None]
     )
     some = each != 0
-    decided.stored.append(Stored(place, places[some], each[some], threads[some]))
+    if place in decided.withheld:
+        withhold(machine.launch.memory, decided.withheld[place], places[some])
+    else:
+        decided.stored.append(Stored(place, places[some], each[some], threads[some]))
+
+
+def withheld(machine: Machine, at: Instruction) -> bool:
+    """Whether nobody sees the undefined bits that an instruction stores, unless somebody looks when the launch has ended."""
+    decided = machine.launch.notes.get(DECIDED)
+    return decided is not None and line_column(at) in decided.withheld
 
 
 def in_grid(machine: Machine, positions: Array) -> Array:

@@ -252,7 +252,7 @@ def _run(
     assert decided.before is not None
     state = decided.before.copy()
     state.settings = attrs.evolve(state.settings, max_instructions=most, on_finding=on_finding)
-    state.notes[DECIDED] = Decided(None, same=decided.same, sought=decided.sought)
+    state.notes[DECIDED] = Decided(None, same=decided.same, sought=decided.sought, withheld=decided.withheld)
     replaced = Replaced()
     if garbage is not None:
         garbage.fill_state(state)
@@ -271,5 +271,5 @@ def _run(
                 transfers.land(run.machine(batch), None)
             state.settings = attrs.evolve(state.settings, async_effects=effects)
         run.advance()
-    state.notes[DECIDED].replaced = replaced.places(state)
+    state.notes[DECIDED].unseen = replaced.unseen(state)
     return state

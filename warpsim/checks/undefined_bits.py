@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from warpsim.analysis.undefined import deciding, moves_by, read_unwritten, scale_of
-from warpsim.checks.difference import decide, in_grid, keep, report_use
+from warpsim.checks.difference import decide, in_grid, keep, report_use, withheld
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, UndefinedTensor, muted
 from warpsim.checks.undefined_products import TILED, UndefinedMatrix, mma_rows, wgmma_rows
 from warpsim.checks.undefined_registers import CONTENTS, PADDING, RULE, lanes_of, ones, origins, travels, undefined
@@ -270,34 +270,45 @@ class TransferFunction:
             return self._store_tensor(machine, group, active)
         form, op, address, value = self.form, self.instruction.op, self.getters[0](machine, group), self.sources[1]
         where = False if self.warps else self._global_lanes(group, address)
+        after = None
         if where is not False:
             lanes = _both(where, active)
-            weak = not self.instruction.traits.order.strong  # else others may see it without a race
-            _report_value(machine, group, (value,), lanes, "the value of a store to global memory", replaceable=weak)
-            self._keep(machine, group, address, (value,), lanes)
+            kind = "strong" if self.instruction.traits.order.strong else "weak"
+            _report_value(machine, group, (value,), lanes, "the value of a store to global memory", store=kind)
+            after = functools.partial(self._keep, machine, group, address, (value,), lanes)
+            if not withheld(machine, self.instruction):
+                after = after()
         if where is None:
-            return None
+            return after
         arguments = [address, _bits_of(group, value), *(get(machine, group) for get in self.getters[2:])]
         if self.warps:
             arguments = [spread(group.warps, a, wide=False) for a in arguments]
         self._note_stored(machine, group, address, (value,), _elsewhere(where, active))
-        return lambda: form.function(op, *arguments, **self.ports(machine, group, active))
+
+        def store() -> None:
+            form.function(op, *arguments, **self.ports(machine, group, active))
+            if after is not None:
+                after()
+
+        return store
 
     def _keep(
         self, machine: Machine, group: Group, address: Address, operands: tuple[Operand, ...], lanes: Array | None
     ) -> None:
-        """Note undefined bits that go to global memory."""
-        shape = group.selection.shape
+        """Note undefined bits that go to global memory, or leave them there if they are withheld."""
+        shape, leave = group.selection.shape, withheld(machine, self.instruction)
         places, threads = np.broadcast_to(address.places, shape), in_grid(machine, group.selection.positions)
         for operand in operands:
             for k, part in enumerate(operand.parts):
                 bits = None if part.register is None else undefined(group, part.register.index)
-                if bits is not None:
+                if bits is not None and part.register is not None:
                     size = part.type.dtype.itemsize
                     read = np.broadcast_to(
                         bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{size}")), shape
                     )
-                    some = ... if lanes is None else np.broadcast_to(lanes, shape)
+                    padding = group.shadow(PADDING, part.register.index)
+                    here = _both(~padding, lanes) if leave and padding is not None else lanes
+                    some = ... if here is None else np.broadcast_to(here, shape)
                     by = np.broadcast_to(threads, shape)[some]
                     keep(machine, self.instruction, places[some] + k * size, read[some], by)
 
@@ -413,11 +424,10 @@ def _undefined_parts(group: Group, operands: tuple[Operand, ...]) -> Iterator[tu
 
 
 def _report_value(
-    machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array, use: str, *, replaceable: bool = False,
-    moves: bool = True
+    machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array, use: str, *, store: str = "", moves: bool = True
 ) -> None:  # fmt: skip
     """Report a value that leaves the thread with undefined bits, unless it only ``moves`` and they were loaded from beside written
-    ones: compilers copy structures with their padding; or, if it is ``replaceable``, are replaced before anybody sees them."""
+    ones: compilers copy structures with their padding; or nobody sees what a ``store`` of this kind puts there."""
     if CONTENTS in machine.launch.settings.checks:
         return
     for slot, bits, type in _undefined_parts(group, operands):
@@ -425,7 +435,7 @@ def _report_value(
         padding, unsure = group.shadow(PADDING, slot), lanes_of(read)
         if padding is not None and moves:
             unsure = unsure & ~padding
-        report_use(machine, group, slot, unsure, lanes, use, replaceable=replaceable)
+        report_use(machine, group, slot, unsure, lanes, use, store=store)
 
 
 def _metadata(instruction: Instruction) -> tuple[int, Array] | None:

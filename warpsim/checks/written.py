@@ -6,10 +6,12 @@ every column are remembered, so that fully written memory costs nothing.
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
+from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
-from warpsim.machine.state.global_memory import Allocation, GlobalMemory
+from warpsim.machine.state.global_memory import Allocation, GlobalMemory, Withheld
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.word_space import WordSpace, in_a_row
@@ -245,6 +247,38 @@ def some_written(memory: GlobalMemory, address: int, nbytes: int) -> None:
     allocation = memory.find(address, address + nbytes)
     if allocation is not None and (bits := allocation.shadow) is not None:
         bits.data[address - allocation.start :][:nbytes] = 0xFF
+
+
+def withhold(memory: GlobalMemory, finding: Finding, places: Array) -> None:
+    """Mark stored bytes at these addresses, which the host does not see, as undefined again; the finding is for whoever reads them."""
+    owners = memory.owners(places, 1)
+    for index in distinct(owners[owners >= 0]):
+        allocation, mine = memory.allocation(int(index)), places[owners == index]
+        if allocation.withheld is None:
+            continue  # of a run with other values, which came further
+        if allocation.shadow is None:
+            whole = np.full(allocation.data.size, 0xFF, np.uint8)
+            allocation.shadow = Allocation(allocation.start, whole, allocation.name, read_only=False, anchored=False)
+        allocation.shadow.own()
+        allocation.shadow.data[mine - allocation.start] = 0
+        key = finding.file, finding.line, finding.column
+        if (known := allocation.withheld.get(key)) is not None:
+            mine = np.union1d(known.places, mine)
+        allocation.withheld[key] = Withheld(finding, mine)
+
+
+def told(allocation: Allocation, first: int, read: Array) -> list[Finding]:
+    """The findings withheld of bytes from address ``first`` on of which some (a mask) are read; they are told once."""
+    found = list[Finding]()
+    for key, one in list((allocation.withheld or {}).items()):
+        at = one.places[(one.places >= first) & (one.places < first + read.size)]
+        at = at[read[at - first]]
+        if allocation.shadow is not None and not allocation.shadow.data[at - allocation.start].all():
+            found.append(
+                attrs.evolve(one.finding, message=f"{one.finding.message}; the host reads or copies what it stores")
+            )
+            del allocation.withheld[key]  # type: ignore[union-attr]
+    return found
 
 
 def mark(bits: Allocation, place: Place | Affine, nbytes: int, active: Array | None) -> None:

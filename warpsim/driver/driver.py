@@ -15,10 +15,11 @@ from warpsim.driver import properties
 from warpsim.driver.graphs import GraphExec, GraphMemory
 from warpsim.driver.memory import Memory, Side
 from warpsim.driver.modules import DriverModule, Function
-from warpsim.driver.results import DriverError, Report, Result
+from warpsim.driver.results import DriverError, Report, Result, of_finding
 from warpsim.driver.streams import Stream
 from warpsim.driver.virtual import Virtual
 from warpsim.driver.work import Copy, Dims, Fill, Launch, Work
+from warpsim.errors import Finding
 from warpsim.host.device import Device
 from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Checks
@@ -59,7 +60,7 @@ class Driver:
         self.devices = [Device(target, numerics=numerics, stdout=stdout or _to_stdout) for target in devices]
         for device in self.devices[1:]:
             device.memory = self.devices[0].memory
-        self.memory = Memory(self.devices[0], current)
+        self.memory = Memory(self.devices[0], current, self._read)
         self.virtual = Virtual(self.memory)
         self.report = Report(report, quiet=quiet)
         self.error = Result.SUCCESS
@@ -203,6 +204,15 @@ class Driver:
     def fail(self, error: Result) -> None:
         """Set the sticky error of a kernel: all later work is refused with it."""
         self.error, self._failed = error, self._current()
+
+    def _read(self, finding: Finding) -> None:
+        """Report that the host reads what a kernel has stored with undefined bits, as an error of that kernel."""
+        if self.options["on_finding"] == "collect":
+            self.report.finding(finding, "CUDA_SUCCESS")
+            return
+        self.fail(of_finding(finding))
+        self.report.finding(finding, self.error.driver_name)
+        self.check()
 
     def pending(self) -> int:
         """How many grids that kernels launch may wait: what has been set for the owner of the launches, or the default."""

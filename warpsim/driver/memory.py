@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from warpsim.checks.written import nothing_written
+from warpsim.checks.written import nothing_written, told
 from warpsim.driver.raw import mapped
 from warpsim.driver.results import DriverError, Result, require
-from warpsim.errors import LaunchError
+from warpsim.errors import ExecutionError, Finding, LaunchError
 from warpsim.host.arrays import DeviceArray, Mapping, pages
 from warpsim.host.device import Device
 from warpsim.machine.state.global_memory import CAPACITY, CONST_ADDRESS, FIRST_ADDRESS, GUARD, Allocation
@@ -69,12 +69,22 @@ class Side:
         return self.plane // self.pitch if self.pitch else 0
 
 
-class Memory:
-    """The address space shared by the devices of a driver and the host."""
+def _raised(finding: Finding) -> None:
+    raise ExecutionError(findings=(finding,))
 
-    def __init__(self, device: Device, current: Callable[[], object] = lambda: None) -> None:
+
+class Memory:
+    """The address space shared by the devices of a driver and the host. ``found`` takes findings about undefined bytes that the
+    host reads."""
+
+    def __init__(
+        self,
+        device: Device,
+        current: Callable[[], object] = lambda: None,
+        found: Callable[[Finding], None] = _raised,
+    ) -> None:
         self.device = device
-        self._current = current
+        self._current, self._found = current, found
         self.space = device.memory
         self.blocks: dict[int, Block] = {}
         self.reserved: dict[int, int] = {}
@@ -96,6 +106,9 @@ class Memory:
                 nothing_written(self.space, at)
         except (LaunchError, MemoryError) as problem:
             raise DriverError(Result.OUT_OF_MEMORY, str(problem)) from None
+        place = self.space.at(keeps.ptr)
+        assert place is not None
+        place.withheld = {}
         self._add(keeps.ptr, nbytes, Kind.DEVICE, ordinal, keeps)
         return int(keeps.ptr)
 
@@ -199,8 +212,10 @@ class Memory:
         return None if found is None else (found.start, found.data.size)
 
     def bytes_at(self, address: int, nbytes: int) -> Array:
-        """A view of device or host memory."""
-        return self._place(address, nbytes)[0]
+        """A view of device or host memory, for the host to read."""
+        data, place = self._place(address, nbytes)
+        self._tell(place, address, (nbytes,), (1,))
+        return data
 
     def _place(self, address: int, nbytes: int) -> tuple[Array, Allocation | None]:
         if nbytes == 0:
@@ -234,6 +249,7 @@ class Memory:
                 bits = None if origin is None else origin.shadow
                 known = None if bits is None else bits.data[source - origin.start :][:nbytes]  # type: ignore[union-attr]
                 _define(place, target - place.start, (nbytes,), (1,), known)
+            self._tell(origin, source, (nbytes,), (1,))
 
     def copy_box(self, target: Side, source: Side, width: int, height: int, depth: int = 1) -> None:
         """Copy ``height`` rows of ``width`` bytes in each of ``depth`` planes."""
@@ -254,6 +270,16 @@ class Memory:
                     start = bits.data[source.address - bits.start :]
                     known = np.lib.stride_tricks.as_strided(start, shape, before)
                 _define(place, target.address - place.start, shape, steps, known)
+            self._tell(origin, source.address, shape, before)
+
+    def _tell(self, place: Allocation | None, first: int, shape: tuple[int, ...], steps: tuple[int, ...]) -> None:
+        """Tell what was withheld of bytes that are read."""
+        if place is None or not place.withheld:
+            return
+        read = np.zeros(place.end - first, np.bool_)
+        np.lib.stride_tricks.as_strided(read, shape, steps)[...] = True
+        for finding in told(place, first, read):
+            self._found(finding)
 
     def _box(self, side: Side, shape: tuple[int, int, int]) -> tuple[Array, Allocation | None]:
         depth, height, width = shape

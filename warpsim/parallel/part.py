@@ -324,7 +324,7 @@ def _all_marked(before: GlobalMemory, after: GlobalMemory, footprint: Footprint)
     """Whether all changed bytes are marked, so that no unobserved memory change is lost."""
     for old in before.allocations:
         new = after.at(old.start)
-        if new is None or new.data.size != old.data.size:
+        if new is None or new.data.size != old.data.size or new.withheld != old.withheld:
             return False
         if new.data is old.data:
             continue

@@ -13,9 +13,9 @@ from typing import ClassVar
 import attrs
 import numpy as np
 
-from warpsim.errors import LaunchError
+from warpsim.errors import Finding, LaunchError
 from warpsim.machine.values import Array, DType
-from warpsim.records import define
+from warpsim.records import define, frozen
 
 ALIGNMENT = 256
 GUARD = 1 << 20
@@ -37,6 +37,14 @@ EPOCH = 1_700_000_000 * 10**9
 """%globaltimer on a new device: nanoseconds since 1970, as GPUs count."""
 
 
+@frozen(eq=False)
+class Withheld:
+    """Undefined values that were stored, at these addresses of bytes, and the finding for whoever reads them."""
+
+    finding: Finding
+    places: Array
+
+
 @define(eq=False, repr=False)
 class Allocation:
     """A run of bytes of global memory. ``data`` is the memory itself, as uint8, for reading; call `own` before writing
@@ -44,7 +52,8 @@ class Allocation:
 
     ``number`` is unique within a memory. ``shadow`` has the same number of bytes beside it, for watchers, which
     make, fill and read it. A copy shares the bytes until either side writes. ``anchored`` bytes belong to an outside
-    owner and stay in place; copies move away instead.
+    owner and stay in place; copies move away instead. ``withheld`` findings, by their places, wait for the host to read
+    undefined bytes; it is None where the host sees the bytes without a copy.
     """
 
     CACHES: ClassVar[frozenset[str]] = frozenset({"sharing", "_views", "anchored"})
@@ -58,6 +67,7 @@ class Allocation:
     anchored: bool = attrs.field(default=True, kw_only=True)
     end: int = attrs.field(init=False)
     shadow: Allocation | None = None
+    withheld: dict[object, Withheld] | None = None
     sharing: weakref.WeakSet[Allocation] | None = None
     _views: dict[tuple[DType, int], Array] = attrs.field(factory=dict)
 
@@ -71,10 +81,12 @@ class Allocation:
         self.sharing.add(copied)
         copied.sharing = self.sharing
         copied.shadow = copy.deepcopy(self.shadow, memo)
+        copied.withheld = None if self.withheld is None else dict(self.withheld)
         return copied
 
     def __reduce__(self) -> tuple[Callable[[Pickled], Allocation], tuple[Pickled]]:
-        return _unpickled, ((self.start, self.data, self.name, self.read_only, self.number, self.shadow),)
+        state = self.start, self.data, self.name, self.read_only, self.number, self.shadow, self.withheld
+        return _unpickled, (state,)
 
     def own(self) -> None:
         """Make the bytes exclusive before they change."""
@@ -99,13 +111,13 @@ class Allocation:
         return view
 
 
-Pickled = tuple[int, Array, str, bool, int, "Allocation | None"]
+Pickled = tuple[int, Array, str, bool, int, "Allocation | None", dict[object, Withheld] | None]
 
 
 def _unpickled(state: Pickled) -> Allocation:
-    start, data, name, read_only, number, shadow = state
+    start, data, name, read_only, number, shadow, withheld = state
     made = Allocation(start, data, name, number, read_only=read_only, anchored=False)
-    made.shadow = shadow
+    made.shadow, made.withheld = shadow, withheld
     return made
 
 
@@ -183,7 +195,7 @@ class GlobalMemory:
             if now.data is not then.data:
                 now.own()
                 now.data[...] = then.data
-            now.shadow = then.shadow
+            now.shadow, now.withheld = then.shadow, then.withheld
             self._allocations[at] = now
 
     def map(

@@ -1,0 +1,148 @@
+"""Undefined values that a kernel stores in device memory, which the host sees by copies alone: reported when somebody reads them."""
+
+import json
+import pickle
+import struct
+
+import numpy as np
+import pytest
+
+from ptx_text import module_head
+from warpsim import driver
+from warpsim.driver import DriverError, Result, Side
+
+TILE = """.visible .entry tile(.param .u64 states, .param .u64 out) {
+.reg .b64 %d<9>; .reg .b32 %r<4>; .reg .pred %p; .shared .align 16 .b8 sums[64];
+ld.param.u64 %d1, [states]; ld.param.u64 %d2, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, sums; mov.u64 %d6, 101;
+mul.wide.u32 %d5, %r1, 16; add.u64 %d2, %d2, %d5; mov.u64 %d7, %d1; add.u64 %d1, %d1, %d5;
+ld.shared.u64 %d4, [%r2]; add.u64 %d4, %d4, 1;
+STORE  // here
+AFTER
+st.global.u64 [%d2], %d6;
+ret;
+}"""
+STATE = "st.relaxed.gpu.global.v2.u64 [%d1], {%d4, %d6};"
+WEAK = "st.global.v2.u64 [%d1], {%d4, %d6};"
+AGAIN = "st.relaxed.gpu.global.v2.u64 [%d1], {%d4, 102};"
+LOADS = "ld.relaxed.gpu.global.u64 %d8, [%d7+16];"
+LINE = (module_head() + TILE).splitlines().index("STORE  // here") + 1
+THREADS = 2
+
+
+class Gpu(driver.Driver):
+    """A driver that writes its findings to a file; `states` and `out` are device memory of 64 bytes."""
+
+    def __init__(self, path, **more):
+        super().__init__(["sm_80"], quiet=True, report=str(path), **more)
+        self.path, self.states, self.out = path, self.memory.allocate(64), self.memory.allocate(64)
+
+    def run(self, store=STATE, after="", states=None):
+        """Launch the kernel; what it leaves is undefined in the first eight bytes of sixteen for each thread."""
+        text = TILE.replace("STORE", store).replace("AFTER", after)
+        function = self.load(module_head() + text).function("tile")
+        params = struct.pack("<QQ", self.states if states is None else states, self.out)
+        self.launch(function, (1, 1, 1), (THREADS, 1, 1), params)
+        return self.error
+
+    def found(self):
+        """The rules and lines of findings."""
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        return [(found["rule"], found["line"]) for found in map(json.loads, lines)]
+
+
+@pytest.fixture(params=["interpreter", "auto"])
+def gpu(request, tmp_path):
+    """With either engine."""
+    return Gpu(tmp_path / "found", options={"engine": request.param})
+
+
+def copied(gpu, address, nbytes):
+    """Bytes of the device."""
+    out = np.zeros(nbytes, np.uint8)
+    gpu.copy(out.ctypes.data, address, nbytes)
+    return out
+
+
+@pytest.mark.parametrize("store", [STATE, WEAK, STATE + AGAIN])
+def test_what_nobody_reads(gpu, store):
+    """The sum of a tile's status is undefined and unread: CUB's reduce-by-key does so, with a strong store and again."""
+    assert gpu.run(store) is Result.SUCCESS
+    assert copied(gpu, gpu.out, 8).view(np.uint64) == 101
+    assert copied(gpu, gpu.states + 8, 8)[0] in (101, 102)
+    gpu.memory.free(gpu.states)
+    assert gpu.found() == []
+
+
+@pytest.mark.parametrize("store", [STATE, WEAK])
+def test_what_the_host_reads(gpu, store):
+    """A result that is missing is named at the store, by the call that copies it."""
+    assert gpu.run(store) is Result.SUCCESS
+    with pytest.raises(DriverError):
+        copied(gpu, gpu.states + 12, 12)
+
+    assert (gpu.error, gpu.found()) == (Result.LAUNCH_FAILED, [("uninitialised", LINE)])
+
+
+def test_boxes(gpu):
+    """Of a box, only its own bytes count."""
+    gpu.run()
+    to, gaps = np.zeros(32, np.uint8), Side(gpu.states + 8, 16)
+    gpu.memory.copy_box(Side(to.ctypes.data, 8), gaps, 8, 4)
+    with pytest.raises(DriverError):
+        gpu.memory.copy_box(Side(to.ctypes.data, 9), Side(gpu.states + 8, 16), 9, 2)
+
+    assert gpu.found() == [("uninitialised", LINE)]
+
+
+def test_what_is_written_since(gpu):
+    """By the host, or by a kernel."""
+    gpu.run()
+    gpu.fill(gpu.states, 0, 8, 1)
+    gpu.run("st.global.u64 [%d1+16], %d6;")
+
+    assert copied(gpu, gpu.states, 32).size == 32
+    assert gpu.found() == []
+
+
+@pytest.mark.parametrize(
+    ("store", "after"),
+    [
+        (STATE, LOADS),
+        (WEAK, f"bar.sync 0; {LOADS}"),
+        (f"{LOADS} bar.sync 0; {STATE}", ""),
+        (STATE, "bar.sync 0; st.global.u64 [%d7], %d6;"),
+    ],
+)
+def test_what_the_launch_reads(gpu, store, after):
+    """Or might read in another order, or what comes last may depend on it: an error at the store."""
+    assert gpu.run(store, after) is Result.LAUNCH_FAILED
+    assert gpu.found() == [("uninitialised", LINE)]
+
+
+def test_what_the_next_kernel_reads(gpu):
+    """It is undefined there: an error where it decides an address."""
+    gpu.run()
+    assert gpu.run("ld.global.u64 %d8, [%d1]; st.global.u64 [%d8], %d6;") is Result.LAUNCH_FAILED
+    assert gpu.found() == [("uninitialised", LINE)]
+
+
+def test_memory_that_the_host_sees(gpu):
+    """Its stores are judged at once."""
+    assert gpu.run(states=gpu.memory.allocate_host(64)) is Result.LAUNCH_FAILED
+    assert gpu.found() == [("uninitialised", LINE)]
+
+
+def test_launches_that_go_on(tmp_path):
+    """Where findings are collected, the copy is made, and it is said once."""
+    gpu = Gpu(tmp_path / "found", on_finding="collect")
+    gpu.run()
+    assert [copied(gpu, gpu.states, 16)[8] for _ in range(2)] == [101, 101]
+    assert (gpu.error, gpu.found()) == (Result.SUCCESS, [("uninitialised", LINE)])
+
+
+def test_copies_of_the_memory(gpu):
+    """They keep what is withheld."""
+    gpu.run()
+    space = gpu.memory.space
+    (kept,) = pickle.loads(pickle.dumps(space.at(gpu.states))).withheld.values()
+    assert kept.finding.line == LINE
