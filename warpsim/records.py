@@ -106,7 +106,7 @@ def changed(record: T, **changes: object) -> T:
 
 
 class SharedByCopies:
-    """What copies share."""
+    """What a copy of a state shares with it, as it never changes."""
 
     __slots__ = ()
 

@@ -81,8 +81,17 @@ def bits_type(bits: int) -> ScalarType:
 ELEMENTS: dict[str, np.dtype] = {
     name: np.dtype(dtype)
     for name, dtype in {
-        **{"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "f32": np.float32, "f64": np.float64},
-        **{"s32": np.int32, "s8": np.int8, "u8": np.uint8, "s4": np.int8, "u4": np.uint8, "b1": np.uint8},
+        "f16": np.float16,
+        "bf16": ml_dtypes.bfloat16,
+        "tf32": np.float32,
+        "f32": np.float32,
+        "f64": np.float64,
+        "s32": np.int32,
+        "s8": np.int8,
+        "u8": np.uint8,
+        "s4": np.int8,
+        "u4": np.uint8,
+        "b1": np.uint8,
         "e4m3": ml_dtypes.float8_e4m3fn,
         "e5m2": ml_dtypes.float8_e5m2,
         "e3m2": ml_dtypes.float6_e3m2fn,

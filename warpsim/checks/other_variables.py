@@ -36,8 +36,17 @@ class OtherVariables(Watcher):
                 past = first + nbytes - within.high
                 where = f"{below} bytes before it" if below > 0 else f"{past} bytes past its end"
                 message = f"address made from `{within.name}`, {where}, in `{name}`"
-                values = {"address": first, "made_from": within.name, "repeats": True}
-                machine.fault(RULE, message, group, lanes, severity="warning", advice=INDEX, **values)
+                machine.fault(
+                    RULE,
+                    message,
+                    group,
+                    lanes,
+                    severity="warning",
+                    advice=INDEX,
+                    address=first,
+                    made_from=within.name,
+                    repeats=True,
+                )
 
 
 def _variables(machine: Machine, group: Group, kind: str) -> Iterator[tuple[str, int, int]]:

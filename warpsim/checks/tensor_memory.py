@@ -18,8 +18,8 @@ class TensorMemoryRules(Watcher):
 
     def tensor_refused(self, machine: Machine, group: Group, problem: TensorProblem, lanes: Array | None) -> None:
         """Report it, by its own rule if it names one."""
-        said = {"severity": problem.severity, "advice": problem.advice, **problem.values}
-        machine.fault(problem.rule or RULE, problem.message, group, lanes, **said)
+        rule, severity, advice = problem.rule or RULE, problem.severity, problem.advice
+        machine.fault(rule, problem.message, group, lanes, severity=severity, advice=advice, **problem.values)
 
     def group_exited(self, machine: Machine, group: Group) -> None:
         """Report what CTAs have not freed when their last threads exit."""

@@ -26,13 +26,12 @@ from warpsim.driver.abi.calls import ENTRIES
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.work import Call
 
-_NATIVE = (
-    "empty.memory_format empty_strided as_strided view view_as_real view_as_complex _reshape_alias unfold set_ "
-    "set_.source_Storage set_.source_Storage_storage_offset set_.source_Tensor resize_ _local_scalar_dense "
-    "is_set_to alias record_stream _pin_memory is_pinned detach _efficientzerotensor "
-    "_has_compatible_shallow_copy_type"
-)
-NATIVE = frozenset(_NATIVE.split())
+NATIVE = frozenset((
+    "empty.memory_format", "empty_strided", "as_strided", "view", "view_as_real", "view_as_complex", "_reshape_alias",
+    "unfold", "set_", "set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor", "resize_",
+    "_local_scalar_dense", "is_set_to", "alias", "record_stream", "_pin_memory", "is_pinned", "detach",
+    "_efficientzerotensor", "_has_compatible_shallow_copy_type",
+))  # fmt: skip
 """Operators of CUDA that launch nothing: they allocate, make views, or copy to the host."""
 WHOLE = ("copy_", "convolution")
 """Operators without a kernel for CUDA, whose common code chooses one of cuDNN or launches one."""

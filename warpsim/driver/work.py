@@ -56,9 +56,16 @@ class Launch:
         try:
             with module.device.lock:  # or a launch of another context might set its limit between
                 module.device.pending_launches = driver.pending()
-                shape = {"cluster": self.cluster or self.function.cluster, "cooperative": self.cooperative}
-                options = {**shape, "shared_mem": self.shared, "device": module.device, **driver.options}
-                result = self.function.kernel(self.grid, self.block, self.params, **options)
+                result = self.function.kernel(
+                    self.grid,
+                    self.block,
+                    self.params,
+                    shared_mem=self.shared,
+                    cluster=self.cluster or self.function.cluster,
+                    cooperative=self.cooperative,
+                    device=module.device,
+                    **driver.options,
+                )
         except LaunchError as problem:
             raise DriverError(Result.INVALID_VALUE, str(problem)) from None
         except ExecutionError as problem:

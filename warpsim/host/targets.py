@@ -7,9 +7,9 @@ import re
 from warpsim.errors import LaunchError, shown
 
 SHARED_LIMIT = {
-    **{70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99},
-    **{90: 227, 100: 227, 103: 227, 107: 227, 110: 227, 120: 99, 121: 99},
-}
+    70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99,
+    90: 227, 100: 227, 103: 227, 107: 227, 110: 227, 120: 99, 121: 99,
+}  # fmt: skip
 """Largest shared memory of a CTA in KiB, by capability times ten."""
 
 

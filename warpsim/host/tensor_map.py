@@ -14,7 +14,8 @@ from warpsim.host.options import elements, integer
 from warpsim.layout import tensor_map as layout
 from warpsim.numerics.arrays import Array
 
-_BY_DTYPE = {name.lower(): name for name in layout.DATA_TYPES[:10]}
+_BY_DTYPE = {name.lower(): name for name in layout.DATA_TYPES[: layout.DATA_TYPES.index("FLOAT32_FTZ")]}
+"""The data types that arrays have, whose names are NumPy's in capitals."""
 _FILL_NAMES = {"none": "zero", "nan_request_zero_fma": "nan"}
 """Short names for fill modes, and the ends of the driver's names."""
 

@@ -52,7 +52,9 @@ def _declare(
         anchor=anchor,
         types={
             **dict.fromkeys(("a_desc", "b_desc", "zeros"), ".u64"),
-            **{"idesc": ".u32", "disabled": ".b32", "enable_d": ".pred", "scale_d": ".u32"},
+            **dict.fromkeys(("idesc", "scale_d"), ".u32"),
+            "disabled": ".b32",
+            "enable_d": ".pred",
         },
         vectors={"disabled": lambda op: 4 * _cta_group(op)},
         exact=("d_tmem", "a_tmem", "metadata", "scale_a", "scale_b"),

@@ -47,7 +47,10 @@ def _lookup(start: str, levels: str = "") -> Callable[[Function], Function]:
                 block,
                 anchor="texture-instructions-tex",
                 types={
-                    **{"d": "dtype", "e": ".s32", "f": ".b32", "dx": ".f32", "dy": ".f32"},
+                    "d": "dtype",
+                    "e": ".s32",
+                    "f": ".b32",
+                    **dict.fromkeys(("dx", "dy"), ".f32"),
                     "lod": lambda op: ".s32" if _whole(op) else ".f32",  # as the coordinates
                 },
                 vectors=_VECTORS,

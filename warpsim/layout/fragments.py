@@ -22,10 +22,8 @@ def multiplicand(rows: int, k: int, bits: int) -> Fragment:
     """A (``rows`` is 16 or 8) or B (``rows`` is its 8 columns) of mma, with k as the columns."""
     per = max(32 // bits, 1)
     blocks = k // (4 * per)
-    threads, values = (
-        layout_of((4, per * rows), (8, 1)),
-        layout_of((per, rows), (rows // 8, 8), (blocks, 4 * per * rows)),
-    )
+    threads = layout_of((4, per * rows), (8, 1))
+    values = layout_of((per, rows), (rows // 8, 8), (blocks, 4 * per * rows))
     return fragment(rows, k, bits, threads, values)
 
 

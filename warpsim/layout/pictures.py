@@ -164,9 +164,14 @@ def _selectors(operand: Operand, root: str) -> Pictures:
     note = "two 2-bit indices for each chunk of k"
     if root == "wgmma":
         note += "; lanes count through the warpgroup"
-    held = [fragments.metadata(chunks, i, rows, floats=floats) for i in range(count)]
-    notes = [f"{note}; for selector {i} of 0 to {count - 1}" for i in range(count)]
-    return {f"e{i}": attrs.evolve(operand, fragment=held[i], note=notes[i]) for i in range(count)}
+    return {
+        f"e{i}": attrs.evolve(
+            operand,
+            fragment=fragments.metadata(chunks, i, rows, floats=floats),
+            note=f"{note}; for selector {i} of 0 to {count - 1}",
+        )
+        for i in range(count)
+    }
 
 
 def _descriptors(words: list[str], placing: Placing) -> Pictures:

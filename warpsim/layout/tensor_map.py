@@ -81,11 +81,10 @@ PLACES = {
 _LOWER, _UPPER = 448, 464
 _CORNER_BITS = {1: 16, 2: 8, 3: 5}
 """The corners of a bounding box: their first bits, and the bits of an entry by how many there are."""
-_NAMES = (
-    "UINT8 UINT16 UINT32 INT32 UINT64 INT64 FLOAT16 FLOAT32 FLOAT64 BFLOAT16 FLOAT32_FTZ TFLOAT32 TFLOAT32_FTZ  "
-    "16U4_ALIGN8B 16U4_ALIGN16B 16U6_ALIGN16B"
-)
-DATA_TYPES = tuple(_NAMES.split())
+DATA_TYPES = (
+    "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16", "FLOAT32_FTZ",
+    "TFLOAT32", "TFLOAT32_FTZ", "16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B",
+)  # fmt: skip
 ELEMENT_TYPES = (*DATA_TYPES[:8], "FLOAT32_FTZ", "FLOAT64", "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ", *DATA_TYPES[13:])
 """Data types by the numbers of tensormap.replace (PTX ISA, tensormap.replace, new_val of .elemtype)."""
 _STORED_TYPES = tuple(t for t in ELEMENT_TYPES if not t.startswith("TFLOAT32"))

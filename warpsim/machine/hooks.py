@@ -200,8 +200,10 @@ def _listeners_of(
     return alone, several, None if None in followed else frozenset().union(*filter(None, followed))
 
 
-_SINGLE = "step_before step_after run_before run_after step_wrapped registers_read registers_written  warp_synchronised"
-SINGLE = frozenset(_SINGLE.split())
+SINGLE = frozenset((
+    "step_before", "step_after", "run_before", "run_after", "step_wrapped", "registers_read", "registers_written",
+    "warp_synchronised",
+))  # fmt: skip
 """Events of single steps."""
 PRODUCTS = frozenset(("descriptor_read", "tile_read", "wgmma_issued"))
 """Events of single products of wgmma."""

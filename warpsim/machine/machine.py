@@ -145,8 +145,8 @@ class Machine:
             group.flush(live)
         first = groups[0]
         selection = union([g.selection for g in groups])
-        place = first.plan, first.stack, first.block, first.at, first.local_base
-        merged = self.group(selection, *place, max(g.generation for g in groups))
+        generation = max(g.generation for g in groups)
+        merged = self.group(selection, first.plan, first.stack, first.block, first.at, first.local_base, generation)
         merged.recall()
         merged.back_edges = max(g.back_edges for g in groups)
         if self.hooks.groups_met is not None:

@@ -111,9 +111,17 @@ class StopWatch:
                 line.why = line.why or self._why(instruction)
         why = "" if self.code is not None else "the interpreter was selected, or the extra jit is not installed"
         rest = self.total - self.compile - native - interpreted - self.checks
-        ordered = tuple(lines[number] for number in sorted(lines))
-        before = self.load, self.bind, self.compile
-        return Timing(*before, native, interpreted, self.checks, max(rest, 0.0), why, ordered)
+        return Timing(
+            self.load,
+            self.bind,
+            self.compile,
+            native,
+            interpreted,
+            self.checks,
+            max(rest, 0.0),
+            why,
+            tuple(lines[number] for number in sorted(lines)),
+        )
 
     def _why(self, instruction: Instruction) -> str:
         form = instruction.form

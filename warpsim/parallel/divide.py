@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future
@@ -184,9 +183,23 @@ def _shipped(executor: Executor, memory: GlobalMemory) -> Iterator[Shipment]:
 def _parts(state: LaunchState, bounds: Sequence[int], engine: str) -> list[Part]:
     plan = state.plan
     program = plan.program
-    kernel = functools.partial(Part, program.source, program.file, plan.entry.name, plan.image.addresses)
-    launch = functools.partial(kernel, state.grid, state.block, state.params, state.device, state.settings, engine)
-    return [launch(first, last) for first, last in itertools.pairwise(bounds)]
+    return [
+        Part(
+            program.source,
+            program.file,
+            plan.entry.name,
+            plan.image.addresses,
+            state.grid,
+            state.block,
+            state.params,
+            state.device,
+            state.settings,
+            engine,
+            first,
+            last,
+        )
+        for first, last in itertools.pairwise(bounds)
+    ]
 
 
 def _outcome(executor: Executor, part: Part, shipment: Shipment, future: Future[Outcome]) -> Outcome:

@@ -149,8 +149,15 @@ def events(trace: Trace) -> list[dict[str, object]]:
     for cta in ctas:
         out.append({"ph": "M", "name": "process_name", "pid": process[cta], "args": {"name": f"CTA {cta}"}})
     for x, y, z, warp in trace.warps:
-        thread = {"name": "thread_name", "pid": process[x, y, z], "tid": warp + 1, "args": {"name": f"warp {warp}"}}
-        out.append({"ph": "M", **thread})
+        out.append(
+            {
+                "ph": "M",
+                "name": "thread_name",
+                "pid": process[x, y, z],
+                "tid": warp + 1,
+                "args": {"name": f"warp {warp}"},
+            }
+        )
 
     def place(row: int) -> dict[str, object]:
         x, y, z, warp = trace.warps[row]

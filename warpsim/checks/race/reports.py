@@ -137,9 +137,18 @@ class Reports:
         address = race.at if allocation is None else race.at + allocation.start
         alike = self.clocks.order.uniform and allocation is None
         reader = launch.access(-1) if race.was_write else event
-        reason, published = race.reason or COPIED * copied, self._is_published(machine, race, event)
-        given = positions, message, address, other, alike
-        doubt = Doubt(*given, together=False, reason=reason, reader=reader, reads=race.reads, published=published)
+        doubt = Doubt(
+            positions,
+            message,
+            address,
+            other,
+            alike,
+            together=False,
+            reason=race.reason or COPIED * copied,
+            reader=reader,
+            reads=race.reads,
+            published=self._is_published(machine, race, event),
+        )
         reach = launch.levels[race.time] if race.was_write else level
         reads = reach and race.write != race.was_write
         if race.reason != IN_TURN and race.write and not level:
@@ -231,13 +240,17 @@ class Reports:
             if doubt.reads is not None:
                 left[key].reads.append(doubt.reads)
             return
-
-        def said() -> str:
-            return _astray(machine, (finding_at(machine.launch, place), other)) or advice
-
-        some, repeats = lanes if lanes.any() else None, not self.clocks.launch.any_contents
-        values = {"address": doubt.address, "other": other, "severity": SEVERITY[reason], "repeats": repeats}
-        machine.fault(RULE, doubt.message + reason, group, some, advice=said, **values)
+        machine.fault(
+            RULE,
+            doubt.message + reason,
+            group,
+            lanes if lanes.any() else None,
+            address=doubt.address,
+            other=other,
+            advice=lambda: _astray(machine, (finding_at(machine.launch, place), other)) or advice,
+            severity=SEVERITY[reason],
+            repeats=not self.clocks.launch.any_contents,
+        )
 
 
 def _astray(machine: Machine, parties: tuple[Finding, Finding]) -> str:

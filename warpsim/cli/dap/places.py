@@ -94,9 +94,16 @@ class Places:
                 there = self.options.get("sources") == "cuda" or source_path(call.source[0], file) is not None
                 file, line = call.source if there else (file, line)
             at = next((n for n, i in enumerate(self.live().code) if i.span.line == call.line), 0)
-            number, name = int(given["threadId"]) * DEEPEST + depth, qualified_name(call.function)
-            place = {"source": self._source(file), "line": line, "column": 1, "instructionPointerReference": hex(at)}
-            frames.append({"id": number, "name": name, **place})
+            frames.append(
+                {
+                    "id": int(given["threadId"]) * DEEPEST + depth,
+                    "name": qualified_name(call.function),
+                    "source": self._source(file),
+                    "line": line,
+                    "column": 1,
+                    "instructionPointerReference": hex(at),
+                }
+            )
         start, levels = int(given.get("startFrame") or 0), int(given.get("levels") or 0)
         shown = frames[start : start + levels] if levels else frames[start:]
         respond({"stackFrames": shown, "totalFrames": len(frames)})

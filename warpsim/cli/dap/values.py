@@ -357,8 +357,15 @@ class Warp:
                     continue
                 owners = [[matrix.owner(i, j) for j in range(columns)] for i in range(rows)]
                 values = [_texts(row) for row in matrix.values]
-                known = {"axes": list(matrix.axes), "values": values, "owners": owners, "note": matrix.note}
-                found.append({"name": name, **known})
+                found.append(
+                    {
+                        "name": name,
+                        "axes": list(matrix.axes),
+                        "values": values,
+                        "owners": owners,
+                        "note": matrix.note,
+                    }
+                )
         return found
 
 

@@ -228,9 +228,14 @@ class Server:
         first, words = completions(text, line, column)
         place = self._range(text, line, first, column)
         items = [
-            lsp.CompletionItem(label, kind=kind, detail=detail, text_edit=lsp.TextEdit(place, label), filter_text=label)
+            lsp.CompletionItem(
+                label,
+                kind=KINDS.get(detail, lsp.CompletionItemKind.Variable),
+                detail=detail,
+                text_edit=lsp.TextEdit(place, label),
+                filter_text=label,
+            )
             for label, detail in words
-            for kind in (KINDS.get(detail, lsp.CompletionItemKind.Variable),)
         ]
         return lsp.CompletionList(is_incomplete=False, items=items)
 

@@ -17,12 +17,9 @@ MOST = 6
 """Most forms of an instruction that are shown, and most files of evidence."""
 _OPENED = re.compile(r"(?:^|[;{}]|(?<!:):(?!:)|@!?[\w$%]+\s)\s*(\.?[a-zA-Z_][\w.:]*)?$", re.ASCII)
 _TYPING = re.compile(rf"(?:{NAME}|%)?$", re.ASCII)
+_OTHERS = [".entry", ".func", ".visible", ".extern", ".weak", ".align", ".loc", ".version", ".target", ".address_size"]
 DIRECTIVES = sorted(
-    {
-        *SPACES,
-        *[".entry", ".func", ".visible", ".extern", ".weak", ".align", ".loc", ".version", ".target", ".address_size"],
-    }
-    | {f".{name}" for name in (*ENTRY_DIRECTIVES, *FUNC_DIRECTIVES, *MODULE_DIRECTIVES)}
+    {*SPACES, *_OTHERS} | {f".{name}" for name in (*ENTRY_DIRECTIVES, *FUNC_DIRECTIVES, *MODULE_DIRECTIVES)}
 )
 
 

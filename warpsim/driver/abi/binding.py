@@ -16,11 +16,10 @@ from warpsim.driver.abi.entry_points import declare_per_thread
 from warpsim.driver.abi.process import PROCESS
 from warpsim.native.compiling.queue import compile_queue
 
-_MODULES = (
-    "cu_context cu_memory cu_virtual cu_texture cu_module cu_work cu_before cu_graph rt_device rt_memory  "
-    "rt_texture rt_launch entry_points compilers"
-)
-MODULES = tuple(_MODULES.split())
+MODULES = (
+    "cu_context", "cu_memory", "cu_virtual", "cu_texture", "cu_module", "cu_work", "cu_before", "cu_graph", "rt_device",
+    "rt_memory", "rt_texture", "rt_launch", "entry_points", "compilers",
+)  # fmt: skip
 _KEPT: list[object] = []
 _FIELDS: list[Fields] = []
 _STARTED: list[str] = []

@@ -94,8 +94,9 @@ class Textures:
         for mask, fields in self._objects(texture):
             for lanes, how in self._objects(named):
                 if (mask & lanes).any():
-                    normal = fields.normalized and not how.forced
-                    yield mask & lanes, attrs.evolve(fields, address=how.address, linear=how.linear, normalized=normal)
+                    normalized = fields.normalized and not how.forced
+                    sampled = attrs.evolve(fields, address=how.address, linear=how.linear, normalized=normalized)
+                    yield mask & lanes, sampled
 
     # ---- surfaces ----------------------------------------------------------------------------
 
