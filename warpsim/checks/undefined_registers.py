@@ -6,7 +6,6 @@ origin is the load that read them, or the unwritten register and the first instr
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import cast
 
 import attrs
@@ -100,21 +99,17 @@ class Origins:
         return found[-1].origin if found else None
 
     def loaded(
-        self, machine: Machine, group: Group, instruction: Instruction, address: Address, bits: dict[int, Array]
+        self, machine: Machine, group: Group, instruction: Instruction, address: Address, found: dict[int, Array]
     ) -> None:
-        """Note a load that gave these undefined bits to registers."""
-        if not bits:
-            return
+        """Note a load that gave undefined bits to registers, by which lanes ``found`` some."""
         origin = None
         if self._stored and instruction.traits.access is Access.LOAD:
             kind, place = _place(instruction, address)
             origin = self.of(kind, int(place.min()), int(place.max()))
-        if origin is None:
-            named = _variable(machine.launch, instruction, address)
-            lanes = reduce(np.logical_or, map(lanes_of, bits.values()))
-            origin = party(machine.launch, machine.batch, group, f"{MEMORY} ({named})" if named else MEMORY, lanes)
-        for slot in bits:
-            self.put(group, slot, origin)
+        named = None if origin else _variable(machine.launch, instruction, address)
+        message = f"{MEMORY} ({named})" if named else MEMORY
+        for slot, lanes in found.items():
+            self.put(group, slot, origin or party(machine.launch, machine.batch, group, message, lanes))
 
 
 def _of_register(machine: Machine, group: Group, slot: int, done: str) -> Finding:

@@ -31,6 +31,7 @@ from warpsim.checks.undefined_registers import (
     SHADOWS,
     Origins,
     halves,
+    lanes_of,
     ones,
     origins,
     put,
@@ -454,7 +455,9 @@ def _take(machine: Machine, met: Met) -> bool:
         return False
     bits = collect(group.warps, bits, wide=flow.wide) if flow.warps else bits
     taken = flow.committed(machine, group, bits, active)
-    origins(machine).loaded(machine, group, instruction, met.arguments[0], {s: taken[s] for s in slots if s in taken})
+    lanes = {slot: lanes_of(taken[slot]) & (True if active is None else active) for slot in slots if slot in taken}
+    found = {slot: mask for slot, mask in lanes.items() if mask.any()}
+    origins(machine).loaded(machine, group, instruction, met.arguments[0], found)
     for number, slot in enumerate(slots):
         if slot in taken:
             put(group, slot, taken[slot])
