@@ -27,6 +27,7 @@ class Words:
 NEW = {
     "_driver": lambda: None,
     "initialized": bool,
+    "runtime": int,
     "_contexts": list,
     "handles": Handles,
     "objects": dict,

@@ -192,6 +192,14 @@ def test_what_a_library_is(runtime):
     assert [flags & EXECUTABLE for kind, flags in segments if kind == STACK] == [0]
 
 
+def test_which_version(tmp_path):
+    """Programs of CUDA 12 load a library of that name."""
+    older = str(built(tmp_path, "libcudart.so.12"))
+    program = f"import ctypes; ctypes.CDLL({older!r}).cudaGetLastError(); from warpsim.driver.abi.process import PROCESS; print(PROCESS.runtime)"
+
+    assert python(program, {"WARPSIM_PATH": str(Path(library.__file__).parents[2])}) == ("12\n", "", 0)
+
+
 @pytest.mark.long
 def test_which_simulator(runtime, tmp_path):
     """The one whose library it is, though the program's Python finds another; unless that is loaded already."""

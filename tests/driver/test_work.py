@@ -19,6 +19,7 @@ from driver_calls import (
     string,
     text,
 )
+from warpsim.driver.abi.process import PROCESS
 
 
 def test_attributes_of_functions(ask, functions):
@@ -144,6 +145,31 @@ def test_extents_of_the_run_time(ask, functions, words, line):
     values = ctypes.c_uint64(words[0]), ctypes.c_uint32(77)
     launch = "cudaLaunchCooperativeKernel" if name == "together" else "cudaLaunchKernel"
     ask(launch, function, *extents, row(*map(ctypes.addressof, values)), 0, 0, status=int(code))
+
+
+@pytest.mark.parametrize("line", [line for line in LAUNCHES if line[0] == "put"], ids=" ".join)
+def test_extents_of_older_run_times(ask, functions, words, line, monkeypatch):
+    """cudaErrorInvalidConfiguration: "too many threads or blocks", in the words of the manual."""
+    monkeypatch.setattr(PROCESS, "runtime", 12)
+    _, gx, gy, gz, bx, by, bz, _, code = (int(word) if word.isdigit() else word for word in line)
+    extents, status = [gx | gy << 32, gz, bx | by << 32, bz], 9 if code else 0
+    values = ctypes.c_uint64(words[0]), ctypes.c_uint32(77)
+    parameters = row(*map(ctypes.addressof, values))
+    shape = (ctypes.c_uint32 * 16)(gx, gy, gz, bx, by, bz)
+    ask("cudaLaunchKernel", functions[1]["put"], *extents, parameters, 0, 0, status=status)
+    ask("cudaLaunchKernelExC", shape, functions[1]["put"], parameters, status=status)
+    ask("cuLaunchKernel", functions[1]["put"], gx, gy, gz, bx, by, bz, 0, 0, parameters, 0, status=code)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 65535, 1, 1, 1, 1), (1, 1, 1, 1024, 1, 1), (1, 1, 1, 1, 1024, 1), (1, 1, 1, 1, 1, 64)]
+)
+def test_the_largest_extents(ask, functions, words, shape):
+    """The manual's limits can be reached (compute capabilities, maximum dimensions)."""
+    gx, gy, gz, bx, by, bz = shape
+    values = ctypes.c_uint64(words[0]), ctypes.c_uint32(77)
+    extents = [gx | gy << 32, gz, bx | by << 32, bz]
+    ask("cudaLaunchKernel", functions[1]["put"], *extents, row(*map(ctypes.addressof, values)), 0, 0)
 
 
 def test_numbers_that_the_run_time_refuses(ask, load, functions, words):

@@ -163,7 +163,7 @@ class Driver:
             work = attrs.evolve(work, block=block)
         function, threads = work.function, work.block[0] * work.block[1] * work.block[2]
         function.check()
-        if not _possible(work.grid, work.block):
+        if not is_possible(work.grid, work.block):
             raise DriverError(Result.INVALID_VALUE, f"invalid launch: grid {work.grid}, block {work.block}")
         needed = function.parameter_bytes
         if len(work.params) < needed:
@@ -243,7 +243,7 @@ class Driver:
         graph.run(self)
 
 
-def _possible(grid: Dims, block: Dims) -> bool:
+def is_possible(grid: Dims, block: Dims) -> bool:
     """Whether a GPU takes a grid and blocks of these extents."""
     (x, y, z), threads = grid, block[0] * block[1] * block[2]
     return min(*grid, *block) > 0 and x <= 0x7FFFFFFF and max(y, z) <= 0xFFFF and block[2] <= 64 and threads <= 1024

@@ -50,7 +50,7 @@ def declared(library: str) -> dict[str, Call]:
     return dict(sorted(CALLS[library].items()))
 
 
-def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedded: bool) -> None:
+def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedded: bool, version: int = 0) -> None:
     """Connect a library's entry points to their functions, each when it is first called.
 
     Args:
@@ -60,8 +60,11 @@ def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedd
         table: address of `Fields`, and of the slots behind it.
         count: the number of entry points.
         embedded: whether the program is not a Python program.
+        version: the number at the end of the library's name.
     """
     PROCESS.embedded = PROCESS.embedded or embedded
+    if library == "cudart":
+        PROCESS.runtime = PROCESS.runtime or version
     calls = declared(library)
     fields = Fields.from_address(table)
     slots = (ctypes.c_uint64 * count).from_address(table + ctypes.sizeof(Fields))
@@ -130,9 +133,9 @@ def header(library: str) -> str:
     return "".join(f"FUNCTION {name}\n" for name in declared(library))
 
 
-def start(library: str, names: int, stubs: int, table: int, count: int, embedded: int) -> None:
+def start(library: str, names: int, stubs: int, table: int, count: int, embedded: int, version: int = 0) -> None:
     """Connect a library, for C."""
-    bind(library, names, stubs, table, count, embedded=bool(embedded))
+    bind(library, names, stubs, table, count, embedded=bool(embedded), version=version)
     if embedded:
         compile_queue().in_line = True
     if not embedded and not _STARTED and os.environ.get("WARPSIM_PYTHON") != str(os.getpid()):

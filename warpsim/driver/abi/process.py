@@ -140,6 +140,8 @@ class Process:
         self.number = 0
         """The process that created the driver."""
         self.embedded = False
+        self.runtime = 0
+        """The version of the first libcudart that the program has called; 0 if it has called none, or one without."""
         self.initialized = False
         """Whether cuInit has been called, by the program or the runtime."""
         self.handles = Handles()

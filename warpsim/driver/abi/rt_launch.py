@@ -15,11 +15,13 @@ from warpsim.driver.abi.cu_work import packed, resident_clusters, submit, with_a
 from warpsim.driver.abi.graph_nodes import READERS, add_any, change_any, checked_copy, declare, launch_work, work_of
 from warpsim.driver.abi.process import PROCESS, Context, c_string
 from warpsim.driver.abi.rt_memory import PARAMETERS, box_work, part
+from warpsim.driver.driver import is_possible
 from warpsim.driver.graphs import Graph, Node
 from warpsim.driver.memory import Side
 from warpsim.driver.modules import DriverModule, Function, LibraryKernel
 from warpsim.driver.raw import bytes_at, file_at, get32, get64, library_at, put32, put64, put_bytes
-from warpsim.driver.results import INVALID_FUNCTION, INVALID_SYMBOL, DriverError, RuntimeRefusal
+from warpsim.driver.results import INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_SYMBOL, DriverError, RuntimeRefusal
+from warpsim.driver.streams import Stream
 from warpsim.driver.work import Copy, Launch
 from warpsim.records import define
 
@@ -180,13 +182,20 @@ def pop_configuration(grid: int, block: int, shared: int, stream: int) -> None:
     put64(stream, queue)
 
 
+def start(work: Launch, stream: Stream) -> None:
+    """Launch. CUDA 13's runtime refuses extents that no GPU takes as its driver does; those before had a code of their own."""
+    if PROCESS.runtime == 12 and not is_possible(work.grid, work.block):
+        raise RuntimeRefusal(INVALID_CONFIGURATION, f"a grid of {work.grid} and blocks of {work.block}")
+    submit(work, stream)
+
+
 @call("!FPUPUPPs", "cudaLaunchKernel __cudaLaunchKernel")
 def launch(function: Function, *rest: Any, cooperative: bool = False) -> None:
     """Launch a kernel: grid and block in three words each, parameters, shared memory, stream."""
     grid_xy, grid_z, block_xy, block_z, params, shared, stream = rest
     grid = grid_xy & 0xFFFFFFFF, grid_xy >> 32, grid_z
     block = block_xy & 0xFFFFFFFF, block_xy >> 32, block_z
-    submit(Launch(function, grid, block, packed(function, params, 0), shared, None, cooperative), stream)
+    start(Launch(function, grid, block, packed(function, params, 0), shared, None, cooperative), stream)
 
 
 call("!FPUPUPPs", "cudaLaunchCooperativeKernel")(lambda *arguments: launch(*arguments, cooperative=True))
@@ -194,7 +203,7 @@ call("!FPUPUPPs", "cudaLaunchCooperativeKernel")(lambda *arguments: launch(*argu
 
 @call("!OFP", "cudaLaunchKernelExC")
 def launch_ex(config: int, function: Function, params: int) -> None:
-    submit(configured(config, function, params), PROCESS.stream(get64(config + 32)))
+    start(configured(config, function, params), PROCESS.stream(get64(config + 32)))
 
 
 def configured(config: int, function: Function, params: int) -> Launch:

@@ -209,6 +209,13 @@ static void run(const char *code)
     release(held.state);
 }
 
+static int version(void) /* the number at the end of the library's name; 0 if there is none */
+{
+    Dl_info here;
+    const char *number = dladdr(table, &here) && here.dli_fname ? strrchr(here.dli_fname, '.') : NULL;
+    return number ? atoi(number + 1) : 0;
+}
+
 static void end(void)
 {
     run("import warpsim.driver.abi.binding as _b; _b.finish()");
@@ -280,11 +287,11 @@ static void begin(void)
              "  sys.modules['warpsim'] = module_from_spec(spec)\n"
              "  spec.loader.exec_module(sys.modules['warpsim'])\n"
              " from warpsim.driver.abi import binding\n"
-             " binding.start('%s', %llu, %llu, %llu, %d, %d)\n"
+             " binding.start('%s', %llu, %llu, %llu, %d, %d, %d)\n"
              "_warpsim()\n"
              "del _warpsim\n",
              embedded, library_name, (unsigned long long)(uintptr_t)names, (unsigned long long)(uintptr_t)stubs,
-             (unsigned long long)(uintptr_t)table, count, embedded);
+             (unsigned long long)(uintptr_t)table, count, embedded, version());
     run(code);
     if (!failed && embedded)
         atexit(end);
