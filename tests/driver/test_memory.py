@@ -127,6 +127,8 @@ def test_memory_of_the_host(ask):
     pinned = ask("cuMemHostAlloc", ..., 8, 0)
     ask("cuMemFreeHost", pinned)
     ask("cuMemFreeHost", pinned, status=INVALID_VALUE)
+    ask("cuMemHostAlloc", ..., 8, 7)  # portable, mapped and write-combined
+    ask("cuMemHostAlloc", ..., 8, 8, status=INVALID_VALUE)
 
 
 def test_read_only_memory(ask, functions):

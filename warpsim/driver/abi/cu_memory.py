@@ -49,7 +49,7 @@ def allocate_pitched(width: int, height: int, element: int) -> tuple[int, int]:
 @call("!8PU", "cuMemHostAlloc cudaHostAlloc")
 def allocate_pinned(nbytes: int, flags: int = 0) -> int:
     """Allocate pinned memory; null for no bytes."""
-    require(flags < 16, f"flags {flags}")
+    require(flags < 8, f"flags {flags}")
     return PROCESS.memory.allocate_host(nbytes, Kind.PINNED, PROCESS.context().ordinal) if nbytes else 0
 
 
