@@ -77,7 +77,7 @@ def test_a_library_is_bound(call, monkeypatch, embedded):
     wanted = ["cuInit", "cuDriverGetVersion"]
     names, table = string("\0".join(wanted)), row(*[0] * 8)
     where = ctypes.addressof(names), 4096, ctypes.addressof(table)
-    binding.start("cuda", *where, 2, int(embedded))
+    binding.start("cuda", *where, 2, int(embedded), 1)
     assert table[6:] == [0, 0]
     for number in range(2):
         ctypes.CFUNCTYPE(None, ctypes.c_uint64)(table[5])(number)
@@ -91,6 +91,7 @@ def test_a_library_is_bound(call, monkeypatch, embedded):
     assert out.value >= 13000
     assert PROCESS.addresses == {"cuInit": 4096, "cuDriverGetVersion": 4112}
     assert PROCESS.embedded is binding.compile_queue().in_line is embedded
+    assert PROCESS.runtime == 0
     assert table[0] == ctypes.addressof(INTERRUPT)
     assert ended.count(binding.leave) == (0 if embedded else 1)  # the compiler may have an end of its own
     binding.start("cuda", *where, 2, int(embedded))

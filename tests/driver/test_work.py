@@ -93,6 +93,9 @@ def test_launches(ask, functions, words):
     ask("cuFuncSetAttribute", found["ranks"], 14, 1)
     ask("cuLaunchKernelEx", config((16, 1, 1), one, launch_attribute(4, 16, 1, 1)), found["ranks"], params, 0)
     assert read() == [16] * 16
+    for size, status in ((2, 0), (4, CLUSTER), (1, CLUSTER)):  # the kernel has clusters of two
+        given = config((4, 1, 1), one, launch_attribute(4, size, 1, 1))
+        ask("cuLaunchKernelEx", given, found["paired"], 0, 0, status=status)
     values = ctypes.c_uint64(address), ctypes.c_uint32(77)
     params = row(*map(ctypes.addressof, values))
     ask("cuLaunchCooperativeKernel", found["put"], 2, 1, 1, 4, 1, 1, 0, 0, params)
@@ -176,6 +179,7 @@ def test_numbers_that_the_run_time_refuses(ask, load, functions, words):
     """An H200's code for kinds, pitches, flags and counts that are none."""
     for name, *numbers, _, code in (line for line in LAUNCHES if line[0] in CALLS):
         ask(name, *CALLS[name](words[0], *map(int, numbers)), status=int(code))
+    ask("cudaMemcpy2D", *CALLS["cudaMemcpy2D"](words[0], 8, 4, 8), status=INVALID_VALUE)  # the other pitch
     asked = {line[0]: line for line in LAUNCHES}
     put = functions[1]["put"]
     ask("cudaFuncSetAttribute", put, 9, 150, status=int(asked["cudaFuncSetAttribute"][-1]))

@@ -748,9 +748,8 @@ class Accuracy(Watcher):
                 got = allocation.data[: len(allocation.data) // width * width].view(f"u{width}")[at]
                 error = np.where(plane[0][at] == got, plane[1][at], 0.0)
                 if error.any():
-                    values = got.view(DTYPES[kind])
-                    place_of = transfer.place or group.instruction
-                    self._note(Results(group, place_of, [values], [error], values, kind, stored=True), error)
+                    values, instruction = got.view(DTYPES[kind]), transfer.place or group.instruction
+                    self._note(Results(group, instruction, [values], [error], values, kind, stored=True), error)
 
     # ---- what is reported --------------------------------------------------------------------
 
