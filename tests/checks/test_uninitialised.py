@@ -106,15 +106,24 @@ ld.shared.u32 %r4, [%r3]; st.global.u32 [%rd4], %r4; ret; }}"""
         "setp.gt.u32 %p1, %r1, 40; @%p1 ld.shared.u32 %r4, [%r3]; @%p1 st.global.u32 [%rd4], %r4;",
         "add.u32 %r6, %r3, %r2; setp.gt.u32 %p1, %r1, 40; @%p1 st.shared.u32 [%r6], %r1; @!%p1 st.shared.u32 [%r6+4], %r1;"
         "ld.shared.v2.u32 {%r5, %r4}, [%r6]; add.u32 %r4, %r4, 1; st.global.u32 [%rd4], %r4;",
+        "add.u32 %r6, %r3, %r2; setp.gt.u32 %p1, %r1, 40; @!%p1 st.shared.u32 [%r6], %r1; @%p1 ld.shared.u32 %r4, [%r6];"
+        "@!%p1 ld.shared.v2.u32 {%r4, %r5}, [%r6]; add.u32 %r4, %r4, 1; st.global.u32 [%rd4], %r4;",
     ],
 )
 def test_the_origin_is_the_lanes_that_loaded_this(load):
-    """Nor those that did not load, whose register nothing wrote, nor those that found nothing for another register."""
+    """Nor those that did not load, whose register nothing wrote or an earlier load; nor those that found nothing for another one."""
     (found,) = warpsim.load(f"{HEAD}{load} ret; }}")["k"](
         1, 64, [np.zeros(256, np.uint32)] * 2, on_finding="collect"
     ).findings
 
     assert (found.warp, found.lanes) == (found.other.warp, found.other.lanes) == (1, ALL[9:])
+
+
+def test_what_is_exchanged_replaces_what_was_there():
+    """Memory that nobody wrote is as the operand of each lane is: half of them have read too far."""
+    body = "ld.shared.u32 %r4, [s+512]; setp.lt.u32 %p1, %r1, 16; selp.u32 %r4, %r4, 5, %p1; atom.shared.exch.b32 %r5, [%r3], %r4;"
+
+    assert findings(f"{body} ld.shared.u32 %r6, [%r3];\nst.global.u32 [%rd4], %r6;") == [(1, 0, ALL[:16])]
 
 
 def test_after_lanes_diverge_and_meet():
