@@ -165,6 +165,47 @@ def test_who_has_passes(monkeypatch, compiler, engine, there):
     assert bool(asked) == there
 
 
+SUMS = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x) {
+    .reg .b32 %r<3>; .reg .b64 %rd<3>; .reg .f32 %f<9>;
+    ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2; ld.global.f32 %f1, [%rd1];
+    add.f32 %f2, %f1, 0f322BCC77;
+    mul.f32 %f3, %f2, 0f40490FDB;
+    sub.f32 %f4, %f3, 0f7F7FFFFF;
+    add.f32 %f5, %f4, 0f7F7FFFFF;
+    st.global.f32 [%rd1], %f5; ret; }
+"""
+
+
+class Only:
+    """Some of the passes."""
+
+    def __init__(self, *roots):
+        self.roots = roots
+
+    def of(self, root, kind, lanes):
+        """The pass, if it is one of them."""
+        return compiled(root) if root in self.roots else None
+
+
+@pytest.mark.parametrize("roots", [("add", "sub", "mul", "error"), ("error",)])
+@pytest.mark.parametrize("special", [1, np.inf, 3e38])
+def test_a_launch_with_passes(monkeypatch, roots, special):
+    """It reports what one reports whose shadows are computed by NumPy: sums that absorb a term, too, and what is not finite."""
+    monkeypatch.setattr("warpsim.native.shadows.passes", lambda: Only(*roots))
+    x = np.linspace(0, 5, 1024, dtype=np.float32)
+    x[77] = special
+    found = {}
+    for engine in ("auto", "interpreter"):
+        births = warpsim.load(SUMS)["k"](1, 1024, (x.copy(),), shadow="f64", engine=engine).accuracy.births
+        found[engine] = [(b.line, b.lanes, b.kinds, b.largest, pytest.approx(b.total)) for b in births.values()]
+
+    assert found["auto"] == found["interpreter"]
+    assert sum(kinds["absorption"] for _, _, kinds, _, _ in found["auto"]) > 1000
+
+
 @pytest.mark.long
 def test_halves_and_doubles():
     """The least normal f16 is 2^-14; errors of f64 are no f32."""
