@@ -89,6 +89,14 @@ def test_values_are_late(copy):
     assert run(copy, WAIT, LOOK.format(""), async_effects="at_wait") == (7, [])
 
 
+def test_beside_a_box_outside_the_tensor():
+    """Boxes that write nothing may be in flight where others meet."""
+    outside = TENSOR.replace("%r4, %r4", "%r4, %r1")
+    copy = f"mov.u32 %r1, 32; {outside} {TENSOR}"
+
+    assert run(copy, READ, TENSOR, async_effects="at_wait") == (0, [])
+
+
 def test_reductions_and_atomics():
     """Atomics may meet reductions in flight, of other copies too; reads come too early."""
     assert run(REDUCE, READ, "red.global.add.u32 [%rd2], 1;" + REDUCE, grid=3)[1] == []

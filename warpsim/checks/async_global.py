@@ -123,6 +123,8 @@ def changed(machine: Machine, transfer: Transfer, allocation: Allocation) -> tup
         places, theirs, receivers = _bytes_of(machine, other)
         left = ~other.landed[receivers]
         places, theirs = places[left], theirs[left]
+        if not len(places):  # boxes outside the tensor
+            continue
         at = np.minimum(np.searchsorted(places, address, "right"), len(places)) - 1
         overlap = (at >= 0) & (places[at] == address)
         old[overlap] = theirs[at[overlap]]
