@@ -22,10 +22,10 @@ def example(name):
     return next(v for v in found.values() if inspect.isclass(v) and issubclass(v, Watcher) and v is not Watcher)
 
 
-def kernel(body, params=".param .u64 p"):
+def kernel(body, params=".param .u64 p", target="sm_80"):
     """A kernel k with registers and 4 KiB of shared memory."""
     return warpsim.load(f""".version 8.0
-.target sm_80
+.target {target}
 .address_size 64
 .visible .entry k({params}) {{
 .reg .b32 %r<8>;
@@ -403,3 +403,30 @@ TWO: bar.sync 0; add.u32 %r3, %r3, 1; ret;""")
     assert all(len(run) == 1 for run in single.seen)
     assert runs.seen[1] == [(128, "add.u32")]
     assert [(128, "bar.sync")] in runs.seen
+
+
+class Filled(Watcher):
+    """What is written by no store: space, address and size, for each CTA."""
+
+    def __init__(self):
+        self.seen = []
+
+    def memory_filled(self, machine, space, place, nbytes, columns):
+        """One more."""
+        self.seen += [(space, at, nbytes) for at in np.broadcast_to(place, columns.shape).reshape(-1).tolist()]
+
+
+@pytest.mark.parametrize("who", ["%p0", "%p1"])
+@pytest.mark.parametrize("checks", ["none", "all"])
+def test_bytes_counted_at_mbarriers(who, checks):
+    """Each copy writes its bytes and the word of the mbarrier, whether one thread of each CTA copies or several."""
+    body = f"""mov.u32 %r1, %tid.x; setp.eq.u32 %p0, %r1, 0; setp.lt.u32 %p1, %r1, 3; ld.param.u64 %rd1, [p]; mov.u32 %r2, s;
+@%p0 mbarrier.init.shared.b64 [s], 1; @%p0 fence.mbarrier_init.release.cluster; bar.sync 0;
+@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [s], {16 if who == "%p0" else 48}; shl.b32 %r3, %r1, 4; add.u32 %r3, %r3, %r2;
+@{who} cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3+16], [%rd1], 16, [s];
+W: mbarrier.try_wait.parity.shared.b64 %p0, [s], 0; @!%p0 bra W; ret;"""
+    watcher = Filled()
+    kernel(body, target="sm_90")((2,), (32,), (np.ones(4, np.uint32),), watchers=[watcher], checks=checks)
+
+    copies = 1 if who == "%p0" else 3
+    assert [each for each in watcher.seen if each[2] == 8] == 2 * copies * [("shared", 0, 8)]

@@ -17,8 +17,7 @@ from warpsim.numerics.arrays import Array
 _COUNT = np.uint64(0xFFFFF)
 _TX = np.uint64(0x3FFFFF)
 _ONE = np.uint64(1)
-IS_VALID = 1 << 63
-PHASE, TX, VALID = np.uint64(40), np.uint64(41), np.uint64(IS_VALID)
+PHASE, TX, VALID = np.uint64(40), np.uint64(41), np.uint64(1 << 63)
 MAX_COUNT = (1 << 20) - 1
 MAX_TX = (1 << 20) - 1
 """The tx-count ranges from -MAX_TX to MAX_TX (PTX ISA, mbarrier contents)."""

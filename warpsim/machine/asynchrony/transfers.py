@@ -460,11 +460,10 @@ def _count(machine: Machine, signal: Signal, which: Which) -> None:
         word, one = old.item(0), signal.one
         if one is None or (old.size > 1 and np.logical_or.reduce(old != word)):
             new: Array | int = mbarriers.complete_bytes(old, signal.nbytes)
-            word = 0
         else:
             new = mbarriers.changed(mbarriers.complete_bytes, word, one)
         space.put_doubles(signal.at, signal.run, new)
-        if machine.hooks.memory_filled is not None and not word & mbarriers.IS_VALID:  # an object has been written
+        if machine.hooks.memory_filled is not None:
             machine.hooks.memory_filled(machine, "shared", signal.at, 8, signal.columns)
         return
     columns, address = signal.columns[which], signal.address[which]
