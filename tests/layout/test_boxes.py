@@ -3,6 +3,7 @@
 import copy
 import itertools
 
+import attrs
 import numpy as np
 import pytest
 
@@ -405,3 +406,29 @@ def test_boxes_apart_share_no_bytes(name):
     )
     assert not some().apart([None])
     assert not some().apart([Boxes(tiled(pad=48), [np.zeros(1, np.int64)] * 3, [], units=True)])
+
+
+def corner(*coordinates):
+    """Where one box begins."""
+    return [np.array([c]) for c in coordinates]
+
+
+def test_boxes_of_the_same_form_elsewhere():
+    """Far from each other in their tensors, which lie so that the boxes share all bytes."""
+    here = tiled()
+    there = attrs.evolve(here, address=ADDRESS - 8 * here.strides[0])
+    boxes, others = Boxes(here, corner(0, 0, 0), [], units=True), Boxes(there, corner(0, 8, 0), [], units=True)
+
+    assert boxes.apart([Boxes(here, corner(0, 8, 0), [], units=True)])
+    assert not boxes.apart([others])
+
+
+def test_boxes_and_rows():
+    """A box may be one of the rows that another gathers."""
+    fields = tiled(dims=(16, 9), box=(16, 1))
+    box = Boxes(fields, corner(0, 8), [], units=True)
+    rows = Boxes(fields, corner(0, 1, 8, 2, 3), [], units=True, mode=tensor_map.SCATTER4)
+
+    assert not box.apart([rows])
+    assert not rows.apart([box])
+    assert not rows.apart([rows])
