@@ -34,11 +34,11 @@ def use(phase):
 
 
 def found(lines, grid):
-    """(line of the use, line of the change, CTA that used it first, times) of each finding, lines counted from 0."""
+    """(line of the use, line of the change, first CTA that should not have used it, times) of each finding, lines counted from 0."""
     device = warpsim.Device("sm_90a")
     tensor = device.array(np.zeros((32, 32), np.float32))
     made = warpsim.TensorMap(tensor, global_dim=[32, 32], global_strides=[128], box_dim=[32, 32])
-    map = device.array(np.frombuffer(made.encode(tensor.ptr), np.uint8))
+    map = device.array(np.tile(np.frombuffer(made.encode(tensor.ptr), np.uint8), grid))
     result = warpsim.load(KERNEL.format(lines="\n".join(lines)))["k"](
         grid, 32, (map,), checks="proxy-fence", on_finding="collect", device=device
     )
@@ -65,4 +65,14 @@ def test_each_cta_acquires():
     one = "mov.u32 %r6, %ctaid.x; setp.eq.u32 %p2, %r6, 0; @%p2 " + ACQUIRE
 
     assert found([CHANGE.format(1), RELEASE, one, use(0)], 1) == []
-    assert found([CHANGE.format(1), RELEASE, one, use(0)], 3) == [(3, 0, 0, 1)]
+    assert found([CHANGE.format(1), RELEASE, one, use(0)], 3) == [(3, 0, 1, 1)]
+
+
+def test_maps_of_each_cta():
+    """Copies of one step may use several maps, each with changes of its own."""
+    own = "mov.u32 %r6, %ctaid.x; mul.wide.u32 %rd2, %r6, 128; add.u64 %rd1, %rd1, %rd2; setp.eq.u32 %p2, %r6, 1;"
+    change = CHANGE.format(1).replace("@%p1", "@%p0")
+    of_one = f"and.pred %p0, %p1, %p2; {change}"
+
+    assert found([own, of_one, use(0)], 3) == [(2, 1, 1, 1)]
+    assert found([own, of_one, RELEASE, ACQUIRE, use(0)], 3) == []

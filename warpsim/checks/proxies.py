@@ -660,7 +660,7 @@ class Proxies:
                 if self.maps_visible.get((address, column)) != change:
                     new.setdefault((address, change), []).append(column)
             for (address, change), users in new.items():
-                lacking = self._lacking(address, change, users)
+                lacking, of = self._lacking(address, change, np.array(users))
                 if not lacking:
                     self.maps_visible.update({(address, column): change for column in users})
                     continue
@@ -670,19 +670,25 @@ class Proxies:
                     f" {earlier.instruction.span.line}, and the CTA uses it without a"
                     f" fence.proxy.tensormap::generic.{lacking}"
                 )
-                other = earlier.finding(machine, "changed here")
-                machine.fault(RULE, message, group, active, address=address, other=other, advice=MAP_ADVICE)
+                other, lanes = (
+                    earlier.finding(machine, "changed here"),
+                    np.isin(group.selection.positions % self.n_ctas, of),
+                )
+                lanes = lanes if active is None else lanes & active
+                machine.fault(RULE, message, group, lanes, address=address, other=other, advice=MAP_ADVICE)
 
-    def _lacking(self, address: int, change: int, columns: list[int]) -> str:
-        """Which fence a change of a map lacks to be visible to CTAs, if any: a release, or an acquire by each of them."""
+    def _lacking(self, address: int, change: int, columns: Array) -> tuple[str, Array]:
+        """Which fence a change of a map lacks to be visible to CTAs, if any: a release, or an acquire by each of them; and to which it
+        is not."""
         time, thread = change >> SHIFT, change & THREAD
         event, owner = self.shared_state.events[time], self.shared_state.owner(thread)
         if event is None:
-            return ""
+            return "", columns[:0]
         if "cp_fenceproxy" not in event.text and int(owner.maps_released[thread - owner.base]) <= time:
-            return "release of the thread that changed it"
+            return "release of the thread that changed it", columns
         acquired = self.maps_acquired.get(address)
-        return "" if acquired is not None and (acquired[columns] > time).all() else "acquire of its own"
+        left = columns if acquired is None else columns[acquired[columns] <= time]
+        return "acquire of its own" if left.size else "", left
 
 
 class ProxyFences(Watcher):
