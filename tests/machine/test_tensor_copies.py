@@ -78,9 +78,9 @@ def test_a_negative_pixel_is_not_stored():
         copy(made, 3, 128, (-1, 1, 2), tensor, data, store=True)
 
 
-def rows_of(tensor, extent):
+def rows_of(tensor, extent, width=8):
     """A map of the first elements of rows of eight."""
-    return warpsim.TensorMap(tensor, global_dim=[extent, 3], global_strides=[32], box_dim=[8, 2])
+    return warpsim.TensorMap(tensor, global_dim=[extent, 3], global_strides=[32], box_dim=[width, 2])
 
 
 def test_a_store_writes_units_of_16_bytes():
@@ -94,15 +94,18 @@ def test_a_store_writes_units_of_16_bytes():
     assert tensor.tolist() == [[0] * 8, [1, 2, 3, 4, 0, 0, 0, 0], [10, 12, 14, 16, 5, 6, 7, 8]]
 
 
-@pytest.mark.parametrize(("at", "told"), [((0, 1), True), ((8, 1), False)])
+@pytest.mark.parametrize(
+    ("width", "at", "told"), [(8, (0, 1), True), (8, (8, 1), False), (4, (0, 1), False), (4, (4, 1), True)]
+)
 @pytest.mark.parametrize("late", [False, True])
-def test_elements_beyond_the_tensor_are_noted(at, told, late):
+def test_elements_beyond_the_tensor_are_noted(width, at, told, late):
     """Where the box reaches them; a note, because the rest of a row may be free."""
     tensor, data = np.zeros((3, 8), np.uint32), np.arange(1, 17, dtype=np.uint32)
     kernel = warpsim.load(boxes_ptx.kernel(2, 64, store=True))["box"]
     places = np.array([[*at, 0, 0, 0, 0, 0, 0]], np.int32)
     effects = "at_wait" if late else "eager"
-    found = kernel((1,), (128,), (rows_of(tensor, 5), places, data), checks="all", async_effects=effects).findings
+    map = rows_of(tensor, 5, width)
+    found = kernel((1,), (128,), (map, places, data), checks="all", async_effects=effects).findings
 
     assert [(f.rule, f.severity, f.lanes) for f in found if f.rule == "tensor-map"] == [
         ("tensor-map", "note", (0,))
