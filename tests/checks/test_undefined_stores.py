@@ -80,3 +80,19 @@ def test_what_a_tensor_leaves_out():
     """Elements outside of the tensor are not stored."""
     assert launched("a box", rows(0, 3), size=12) == ()
     assert [f.rule for f in launched("a box", rows(0, 3), size=13)] == ["uninitialised"]
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+@pytest.mark.parametrize("copy", COPIES)
+def test_what_is_there_afterwards(copy, effects):
+    """A store writes memory that nobody has written; sums with what was there are as undefined as that."""
+    device = warpsim.Device("sm_90a")
+    out = device.empty((16,), np.uint32)
+    map = warpsim.TensorMap(out, data_type="UINT32", global_dim=(16,), global_strides=(), box_dim=(16,))
+    read = "ld.global.u32 %r9, [%rd1]; st.global.u32 [%rd1], %r9;\n    ret;"
+    text = KERNEL.replace("WRITE", rows(0, 4)).replace("COPY", COPIES[copy]).replace("ret;", read)
+    found = warpsim.load(text)["k"](
+        1, 1, (out, map), device=device, on_finding="collect", async_effects=effects, checks="init"
+    ).findings
+
+    assert [(f.rule, f.line) for f in found] == [("uninitialised", STORED + 2)] * ("sums" in copy)
