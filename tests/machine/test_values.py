@@ -205,6 +205,16 @@ def test_registers_without_a_pattern_are_left_as_they_are():
     assert may_depend_less(registers.astype(np.float32)) == [False, True, True]
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16])
+def test_registers_narrower_than_their_threads_are_counted(dtype):
+    """A value that grows along more threads than its type has numbers wraps around."""
+    threads = np.arange(1 << 17).reshape(1, 1 << 15, 2, 2)
+    registers = np.stack([3 * threads, 3 * threads ^ (threads & threads >> 3)]).astype(dtype)
+
+    assert may_depend_less(registers) == [True, False]
+    assert np.array_equal(as_array(tracked(registers[0])), registers[0])
+
+
 def test_tracked_values_keep_bits_that_compare_alike():
     """Zeros of both signs differ, and NaNs of the same bits are alike."""
     zeros = np.zeros(SHAPE, np.float32)

@@ -345,7 +345,7 @@ def may_depend_less(stack: Array) -> list[bool]:
             found |= bits[_CORNERS[axis]] == last
             if kind in "iu":
                 step = bits[_SECOND[axis]] - first
-                straight = straight + step * bits.dtype.type(extent - 1)  # wraps around
+                straight = straight + step * bits.dtype.type((extent - 1) & _MASK[bits.dtype][0])  # wraps around
     if kind in "iu":
         found |= straight == last
     return found.tolist()
