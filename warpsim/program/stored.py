@@ -259,10 +259,9 @@ class _Writer(pickle.Pickler):
         """How an object is made again."""
         kind = type(made)
         if isinstance(made, Operand):
-            last = (
-                3 if made.register is not None else 4 if made.constant is not None else None
-            )  # what it is no more than
-            return kind, tuple(made)[:last]
+            # behind its register or constant, an operand has nothing but defaults
+            n_given = 3 if made.register is not None else 4 if made.constant is not None else None
+            return kind, tuple(made)[:n_given]
         if isinstance(made, Instruction):
             rest = made.operands, made.guard, *made.span
             return _instruction, (self._kind(made), *rest, made.source, made.inlined_at)
