@@ -417,15 +417,12 @@ class Run:
                 left -= stop - group.at
             elif compiled is not None and group.at < stop:
                 stop = compiled.until(group, stop)
-            at, quick = group.at, block.quick(stop) if registers is None else steps
+            at = group.at
             while not (shadowed or watched) and at < stop:  # the hot loop: as few tests as possible
                 group.at = at
-                suspended = quick[at](machine, group)
+                suspended = steps[at](machine, group)
                 at += 1
                 if suspended:
-                    if type(suspended) is int:
-                        at = suspended
-                        continue
                     if suspended is not ATTEND:
                         if ended is not None:
                             ended(machine, group, at)

@@ -11,7 +11,6 @@ import itertools
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Hashable
-from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -84,14 +83,11 @@ class Issue:
 
 
 Step = Callable[..., object]
-"""``step(machine, group)`` executes an instruction; returns whether the group was suspended, or `ATTEND`; of `BoundBlock.quick`, also
-the number of the next step."""
+"""``step(machine, group)`` executes an instruction; returns whether the group was suspended, or `ATTEND`."""
 End = Callable[..., int | None]
 """``end(machine, group)`` returns the next block; None if the group was passed on."""
 ATTEND = object()
 """Returned by a step during which a watcher called `Machine.attend`."""
-QUICK_FROM = 16
-"""At which visit of a block `BoundBlock.quick` arranges its steps."""
 FUNCTION_CODE = 0x1000
 """Start of function addresses; `call` through a register finds its function by this number."""
 
@@ -113,10 +109,6 @@ class BoundBlock(SharedByCopies):
         """How many steps it has: its last instruction may be its end."""
         self._make: Callable[[], list[Step]] = list
         self._steps: list[Step] | None = None
-        self._arrange: Callable[[], object] = object
-        self._visits = 0
-        self.arranged: tuple[list[Step], AbstractSet[int]] | None = None
-        """Steps of which one may do what several do, and the places that these pass over."""
         self.returns: tuple[Operand, ...] = ()
         self.end: End = lambda machine, group: None
 
@@ -146,9 +138,9 @@ class BoundBlock(SharedByCopies):
             end = at if alone else end
         return ends[::-1]
 
-    def bind_when_run(self, n_steps: int, bind: Callable[[], list[Step]], arrange: Callable[[], object]) -> None:
-        """Say how many steps it has, what makes them when it first runs, and what sets ``arranged``."""
-        self.n_steps, self._make, self._arrange = n_steps, bind, arrange
+    def bind_when_run(self, n_steps: int, bind: Callable[[], list[Step]]) -> None:
+        """Say how many steps it has, and what makes them when it first runs."""
+        self.n_steps, self._make = n_steps, bind
 
     @property
     def steps(self) -> list[Step]:
@@ -159,17 +151,6 @@ class BoundBlock(SharedByCopies):
         """Make them."""
         self._steps = self._make()
         return self._steps
-
-    def quick(self, stop: int) -> list[Step]:
-        """The steps up to ``stop`` where nobody follows registers: one may do what several do, and returns the place behind them."""
-        if self.arranged is None:
-            self._visits += 1
-            if self._visits < QUICK_FROM:
-                return self.steps
-            self._arrange()
-            assert self.arranged is not None
-        steps, inside = self.arranged
-        return self.steps if stop in inside else steps
 
 
 class FunctionPlan(SharedByCopies):
