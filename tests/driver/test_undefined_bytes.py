@@ -1,5 +1,6 @@
 """Undefined values that a kernel stores in device memory, which the host sees by copies alone: reported when somebody reads them."""
 
+import copy
 import json
 import pickle
 import struct
@@ -7,6 +8,7 @@ import struct
 import numpy as np
 import pytest
 
+from device_launches import called, source
 from ptx_text import module_head
 from warpsim import driver
 from warpsim.driver import DriverError, Result, Side
@@ -33,7 +35,7 @@ class Gpu(driver.Driver):
     """A driver that writes its findings to a file; `states` and `out` are device memory of 64 bytes."""
 
     def __init__(self, path, **more):
-        super().__init__(["sm_80"], quiet=True, report=str(path), **more)
+        super().__init__(["sm_90"], quiet=True, report=str(path), **more)
         self.path, self.states, self.out = path, self.memory.allocate(64), self.memory.allocate(64)
 
     def run(self, store=STATE, after="", states=None):
@@ -146,3 +148,45 @@ def test_copies_of_the_memory(gpu):
     space = gpu.memory.space
     (kept,) = pickle.loads(pickle.dumps(space.at(gpu.states))).withheld.values()
     assert kept.finding.line == LINE
+
+
+def test_copies_that_kernels_make(tmp_path):
+    """They keep it, too: the host sees it where the copy has put it."""
+    moves = called("__cudaCDP2MemcpyAsync", (8, "%d0"), (8, "%d8"), (8, 32), (4, 3), (8, 0))
+    text = source(main="add.s64 %d8, %d0, 64;" + moves)
+    gpu = Gpu(tmp_path / "found")
+    both = gpu.memory.allocate(128)
+    assert gpu.run(states=both + 64) is Result.SUCCESS
+    gpu.launch(gpu.load(text).function("main"), (1, 1, 1), (1, 1, 1), struct.pack("<Q", both))
+    gpu.fill(both + 64, 0, 1, 64)
+    assert copied(gpu, both + 8, 8)[0] == 101
+    with pytest.raises(DriverError):
+        copied(gpu, both, 8)
+
+    assert gpu.found() == [("uninitialised", LINE)]
+
+
+@pytest.mark.parametrize("over", ["another store", "unwritten bytes"])
+def test_what_is_undefined_since_for_another_reason(gpu, over):
+    """The store whose value is there is named, or none: copies of unwritten bytes are no error."""
+    gpu.run()
+    if over == "another store":
+        gpu.run("\n" + WEAK)
+        with pytest.raises(DriverError):
+            copied(gpu, gpu.states, 32)
+    else:
+        gpu.copy(gpu.states, gpu.memory.allocate(32), 32)
+        copied(gpu, gpu.states, 32)
+
+    assert gpu.found() == ([("uninitialised", LINE + 1)] if over == "another store" else [])
+
+
+def test_bytes_of_copies_of_the_memory(gpu):
+    """What is withheld after a copy was made is not withheld in it."""
+    gpu.run()
+    space = gpu.memory.space
+    before = copy.deepcopy(space)
+    gpu.run(states=gpu.states + 32)
+    then, now = ([one.marks.data.sum() for one in each.at(gpu.states).withheld.values()] for each in (before, space))
+
+    assert (then, now) == ([16], [32])

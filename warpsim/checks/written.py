@@ -11,7 +11,7 @@ import numpy as np
 
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
-from warpsim.machine.state.global_memory import Allocation, GlobalMemory, Withheld
+from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.word_space import WordSpace, in_a_row
@@ -261,19 +261,16 @@ def withhold(memory: GlobalMemory, finding: Finding, places: Array) -> None:
             allocation.shadow = Allocation(allocation.start, whole, allocation.name, read_only=False, anchored=False)
         allocation.shadow.own()
         allocation.shadow.data[mine - allocation.start] = 0
-        key = finding.file, finding.line, finding.column
-        if (known := allocation.withheld.get(key)) is not None:
-            mine = np.union1d(known.places, mine)
-        allocation.withheld[key] = Withheld(finding, mine)
+        allocation.forget(mine - allocation.start)
+        allocation.withhold((finding.file, finding.line, finding.column), finding, mine - allocation.start)
 
 
 def told(allocation: Allocation, first: int, read: Array) -> list[Finding]:
     """The findings withheld of bytes from address ``first`` on of which some (a mask) are read; they are told once."""
     found = list[Finding]()
+    here = slice(first - allocation.start, first - allocation.start + read.size)
     for key, one in list((allocation.withheld or {}).items()):
-        at = one.places[(one.places >= first) & (one.places < first + read.size)]
-        at = at[read[at - first]]
-        if allocation.shadow is not None and not allocation.shadow.data[at - allocation.start].all():
+        if allocation.shadow is not None and (read & (one.marks.data[here] > allocation.shadow.data[here])).any():
             found.append(
                 attrs.evolve(one.finding, message=f"{one.finding.message}; the host reads or copies what it stores")
             )

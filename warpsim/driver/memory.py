@@ -343,6 +343,9 @@ def _define(
     place: Allocation, offset: int, shape: tuple[int, ...], steps: tuple[int, ...], known: Array | None
 ) -> None:
     """Mark copied bytes as defined where the source is; ``known`` holds its defined bits, None for all."""
+    for one in (place.withheld or {}).values():
+        one.marks.own()
+        np.lib.stride_tricks.as_strided(one.marks.data[offset:], shape, steps)[...] = 0
     if known is not None and bool(known.all()):
         known = None
     if place.shadow is None:

@@ -74,6 +74,10 @@ def _move(memory: GlobalMemory, moved: Moved) -> None:
     if source is not None and moved.source is not None:
         there = slice(moved.source - source.start, moved.source - source.start + moved.nbytes)
         values = source.data[there].copy()
+        withheld = [(key, one.finding, one.marks.data[there].copy()) for key, one in (source.withheld or {}).items()]
+        target.forget(at)
+        for key, finding, marks in withheld:
+            target.withhold(key, finding, at, marks)
         if source.shadow is not None:
             known = source.shadow.data[there].copy()
             if target.shadow is None:

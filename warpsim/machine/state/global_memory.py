@@ -39,10 +39,11 @@ EPOCH = 1_700_000_000 * 10**9
 
 @frozen(eq=False)
 class Withheld:
-    """Undefined values that were stored, at these addresses of bytes, and the finding for whoever reads them."""
+    """The finding for whoever reads undefined values that were stored; ``marks`` has a 1 for each byte of the memory that they are
+    in."""
 
     finding: Finding
-    places: Array
+    marks: Allocation
 
 
 @define(eq=False, repr=False)
@@ -81,12 +82,33 @@ class Allocation:
         self.sharing.add(copied)
         copied.sharing = self.sharing
         copied.shadow = copy.deepcopy(self.shadow, memo)
-        copied.withheld = None if self.withheld is None else dict(self.withheld)
+        if self.withheld is not None:
+            copied.withheld = {
+                key: Withheld(one.finding, copy.deepcopy(one.marks, memo)) for key, one in self.withheld.items()
+            }
         return copied
 
     def __reduce__(self) -> tuple[Callable[[Pickled], Allocation], tuple[Pickled]]:
         state = self.start, self.data, self.name, self.read_only, self.number, self.shadow, self.withheld
         return _unpickled, (state,)
+
+    def withhold(self, key: object, finding: Finding, at: Array | slice, marks: Array | int = 1) -> None:
+        """Add to what is withheld, if the host does not see these bytes."""
+        if self.withheld is None:
+            return
+        if key not in self.withheld:
+            none = np.zeros(self.data.size, np.uint8)
+            beside = Allocation(self.start, none, self.name, read_only=False, anchored=False)
+            self.withheld[key] = Withheld(finding, beside)
+        known = self.withheld[key].marks
+        known.own()
+        known.data[at] |= np.uint8(marks)
+
+    def forget(self, at: Array | slice) -> None:
+        """Withhold nothing about these bytes: something else was stored there."""
+        for one in (self.withheld or {}).values():
+            one.marks.own()
+            one.marks.data[at] = 0
 
     def own(self) -> None:
         """Make the bytes exclusive before they change."""
