@@ -128,6 +128,17 @@ def test_what_the_next_kernel_reads(gpu):
     assert gpu.found() == [("uninitialised", LINE)]
 
 
+@pytest.mark.parametrize("moved", ["st.global.v2.u64 [%d2], {%d3, %d8};", "st.global.u64 [%d2+8], %d8;"])
+def test_what_the_next_kernel_copies(gpu, moved):
+    """What it loads together with defined bytes is no padding of theirs."""
+    gpu.run("ld.shared.u32 %r3, [%r2]; st.global.u32 [%d1+4], %r3; st.global.u32 [%d1], 5;")
+    assert gpu.run(f"ld.global.u64 %d8, [%d1]; mov.u64 %d3, %d8; {moved}") is Result.SUCCESS
+    with pytest.raises(DriverError):
+        copied(gpu, gpu.out, 16)
+
+    assert gpu.found() == [("uninitialised", LINE)]
+
+
 def test_memory_that_the_host_sees(gpu):
     """Its stores are judged at once."""
     assert gpu.run(states=gpu.memory.allocate_host(64)) is Result.LAUNCH_FAILED

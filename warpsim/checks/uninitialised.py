@@ -470,8 +470,21 @@ def _take(machine: Machine, met: Met) -> bool:
             beside = each.any(axis=-1) & ~each.all(axis=-1)
             if len(padding) == len(slots):
                 beside = beside | padding[number]
+            if instruction.traits.access is Access.LOAD and beside.any():
+                beside = beside & ~_withheld(machine, met.arguments[0].places + number * size, size, beside.shape)
             group.set_shadow(PADDING, slot, beside if beside.any() else None)
     return True
+
+
+def _withheld(machine: Machine, places: Array, nbytes: int, shape: tuple[int, ...]) -> Array:
+    """A mask of lanes that load what an earlier launch has computed from undefined values, which is no padding."""
+    out, places = np.zeros(shape, np.bool_), np.broadcast_to(places, shape)
+    for allocation in machine.launch.memory.shadowed():
+        for one in (allocation.withheld or {}).values():
+            here = (places >= allocation.start) & (places + nbytes <= allocation.end)
+            at = (places[here] - allocation.start)[:, None] + np.arange(nbytes)
+            out[here] |= (one.marks.data[at] > written_bits(allocation).data[at]).any(axis=1)
+    return out
 
 
 def _padding(
