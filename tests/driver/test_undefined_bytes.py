@@ -128,11 +128,20 @@ def test_what_the_next_kernel_reads(gpu):
     assert gpu.found() == [("uninitialised", LINE)]
 
 
-@pytest.mark.parametrize("moved", ["st.global.v2.u64 [%d2], {%d3, %d8};", "st.global.u64 [%d2+8], %d8;"])
-def test_what_the_next_kernel_copies(gpu, moved):
-    """What it loads together with defined bytes is no padding of theirs."""
-    gpu.run("ld.shared.u32 %r3, [%r2]; st.global.u32 [%d1+4], %r3; st.global.u32 [%d1], 5;")
-    assert gpu.run(f"ld.global.u64 %d8, [%d1]; mov.u64 %d3, %d8; {moved}") is Result.SUCCESS
+HALF = "ld.shared.u32 %r3, [%r2]; st.global.u32 [%d1+4], %r3;"
+WORD = "ld.global.u64 %d8, [%d1]; st.global.u64 [%d2+8], %d8;"
+PAIR = "ld.global.v2.u32 {%r2, %r3}, [%d1]; st.global.v2.u32 [%d2+8], {%r2, %r3};"
+
+
+@pytest.mark.parametrize("moves", [WORD, PAIR])
+def test_what_the_next_kernel_copies(gpu, moves):
+    """What it loads together with defined bytes is no padding of theirs, unless nothing ever wrote it."""
+    gpu.run(HALF)
+    gpu.run("st.global.u32 [%d1+4], 5;")
+    assert gpu.run(moves) is Result.SUCCESS
+    copied(gpu, gpu.out, 16)
+    gpu.run(HALF + "st.global.u32 [%d1], 5;")
+    assert gpu.run(moves) is Result.SUCCESS
     with pytest.raises(DriverError):
         copied(gpu, gpu.out, 16)
 
@@ -164,13 +173,16 @@ def test_copies_of_the_memory(gpu):
 def test_copies_that_kernels_make(tmp_path):
     """They keep it, too: the host sees it where the copy has put it."""
     moves = called("__cudaCDP2MemcpyAsync", (8, "%d0"), (8, "%d8"), (8, 32), (4, 3), (8, 0))
-    text = source(main="add.s64 %d8, %d0, 64;" + moves)
+    moves += called("__cudaCDP2MemcpyAsync", (8, "%d7"), (8, "%d8"), (8, 8), (4, 3), (8, 0))
+    moves += called("__cudaCDP2MemcpyAsync", (8, "%d7"), (8, "%d6"), (8, 8), (4, 3), (8, 0))
+    text = source(main="add.s64 %d8, %d0, 64; add.s64 %d7, %d0, 32; add.s64 %d6, %d0, 48;" + moves)
     gpu = Gpu(tmp_path / "found")
     both = gpu.memory.allocate(128)
     assert gpu.run(states=both + 64) is Result.SUCCESS
     gpu.launch(gpu.load(text).function("main"), (1, 1, 1), (1, 1, 1), struct.pack("<Q", both))
     gpu.fill(both + 64, 0, 1, 64)
     assert copied(gpu, both + 8, 8)[0] == 101
+    copied(gpu, both + 32, 8)  # copied over by unwritten bytes
     with pytest.raises(DriverError):
         copied(gpu, both, 8)
 

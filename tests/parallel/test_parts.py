@@ -296,8 +296,14 @@ def test_undefined_bytes_that_are_withheld():
     memory.at(at).withheld = {}
     after = copy.deepcopy(memory)
     assert _all_marked(memory, after, Footprint())
-    withhold(after, Finding("uninitialised", "what is stored"), np.array([at]))
+    finding = Finding("uninitialised", "what is stored")
+    withhold(after, finding, np.array([at]))
     assert not _all_marked(memory, after, Footprint())
+
+    more = copy.deepcopy(after)
+    assert _all_marked(after, more, Footprint())
+    withhold(more, finding, np.array([at + 1]))
+    assert not _all_marked(after, more, Footprint())
 
 
 # ---- whether a launch may be divided ---------------------------------------------------------------
