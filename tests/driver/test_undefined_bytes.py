@@ -205,7 +205,7 @@ def test_what_is_undefined_since_for_another_reason(gpu, over):
 
 
 def test_bytes_of_copies_of_the_memory(gpu):
-    """What is withheld after a copy was made is not withheld in it."""
+    """What is withheld, or no more, after a copy was made changes nothing in it."""
     gpu.run()
     space = gpu.memory.space
     before = copy.deepcopy(space)
@@ -213,3 +213,10 @@ def test_bytes_of_copies_of_the_memory(gpu):
     then, now = ([one.marks.data.sum() for one in each.at(gpu.states).withheld.values()] for each in (before, space))
 
     assert (then, now) == ([16], [32])
+
+    before = copy.deepcopy(space)
+    gpu.run("\n" + WEAK)
+    between = copy.deepcopy(space)
+    gpu.fill(gpu.states, 0, 1, 64)
+    marks = [[one.marks.data.sum() for one in each.at(gpu.states).withheld.values()] for each in (before, between, space)]
+    assert marks == [[32], [16, 16], [0, 0]]
