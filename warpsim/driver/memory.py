@@ -276,7 +276,7 @@ class Memory:
         """Tell what was withheld of bytes that are read."""
         if place is None or not place.withheld:
             return
-        read = np.zeros(place.end - first, np.bool_)
+        read = np.zeros(1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)), np.bool_)
         np.lib.stride_tricks.as_strided(read, shape, steps)[...] = True
         for finding in told(place, first, read):
             self._found(finding)
