@@ -218,5 +218,7 @@ def test_bytes_of_copies_of_the_memory(gpu):
     gpu.run("\n" + WEAK)
     between = copy.deepcopy(space)
     gpu.fill(gpu.states, 0, 1, 64)
-    marks = [[one.marks.data.sum() for one in each.at(gpu.states).withheld.values()] for each in (before, between, space)]
+    marks = [
+        [one.marks.data.sum() for one in each.at(gpu.states).withheld.values()] for each in (before, between, space)
+    ]
     assert marks == [[32], [16, 16], [0, 0]]
