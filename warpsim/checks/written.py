@@ -271,9 +271,8 @@ def told(allocation: Allocation, first: int, read: Array) -> list[Finding]:
     here = slice(first - allocation.start, first - allocation.start + read.size)
     for key, one in list((allocation.withheld or {}).items()):
         if allocation.shadow is not None and (read & (one.marks.data[here] > allocation.shadow.data[here])).any():
-            found.append(
-                attrs.evolve(one.finding, message=f"{one.finding.message}; the host reads or copies what it stores")
-            )
+            said = f"{one.finding.message}; the host reads or copies what is stored here"
+            found.append(attrs.evolve(one.finding, message=said))
             del allocation.withheld[key]  # type: ignore[union-attr]
     return found
 
