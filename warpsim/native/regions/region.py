@@ -114,8 +114,8 @@ def live_at(plan: FunctionPlan, block: int, at: int, *, keeps: bool = False) -> 
     if at == 0:
         return plan.blocks[block].live_in
     bound = plan.blocks[block]
-    keeps = not bound.successors and KEEP in plan.function.directives
-    live = set(range(plan.n_registers)) if keeps else set()
+    all_kept = not bound.successors and KEEP in plan.function.directives
+    live = set(range(plan.n_registers)) if all_kept else set()
     for successor in bound.successors:
         live |= plan.blocks[successor].live_in
     live |= set(returned_by(plan.function))
