@@ -129,6 +129,22 @@ def test_resources(ask, kind, words, code):
     ask("cuTexObjectCreate", ..., given, sampling(), 0, status=code)
 
 
+@pytest.mark.parametrize("copied", [True, False])
+def test_arrays_of_unwritten_bytes(ask, copied):
+    """An array is as undefined as the memory that is copied to it, or as what it is made of; a copy of what comes of it fails."""
+    function = ask("cuModuleGetFunction", ..., ask("cuModuleLoadData", ..., string(TEXT)), string(b"k\0"))
+    made = ask("cuArray3DCreate_v2", ..., described(8, 4, 0, 32, 1, 2))
+    texture = ask("cuTexObjectCreate", ..., resource(0, made), sampling(), 0)
+    if copied:
+        host = np.zeros(32, np.float32)
+        box = struct.pack("<QQIxxxxQQQQ", 0, 0, 1, host.ctypes.data, 0, 0, 32)
+        box += struct.pack("<QQIxxxxQQQQQQ", 0, 0, 3, 0, 0, made, 0, 32, 4)
+        ask("cuMemcpy2D_v2", ctypes.create_string_buffer(box))
+        ask("cuMemcpyDtoA_v2", made, 0, ask("cuMemAlloc_v2", ..., 64), 32)
+    with pytest.raises(AssertionError, match="719 == 0"):
+        read(ask, function, texture)
+
+
 def test_references(ask, array):
     """Textures and surfaces of a module by name."""
     module = ask("cuModuleLoadData", ..., string(TEXT))

@@ -96,6 +96,19 @@ def test_boxes(gpu):
     assert gpu.found() == [("uninitialised", LINE)]
 
 
+@pytest.mark.parametrize("box", [False, True])
+def test_copies_onto_themselves(tmp_path, box):
+    """What a copy overwrites of its own source is read before."""
+    gpu = Gpu(tmp_path / "found", on_finding="collect")
+    gpu.run()
+    if box:
+        gpu.memory.copy_box(Side(gpu.states, 16), Side(gpu.states + 4, 16), 8, 1)
+    else:
+        gpu.copy(gpu.states, gpu.states + 4, 8)
+
+    assert gpu.found() == [("uninitialised", LINE)]
+
+
 def test_what_is_written_since(gpu):
     """By the host, or by a kernel."""
     gpu.run()

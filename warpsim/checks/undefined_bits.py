@@ -16,9 +16,10 @@ from warpsim.checks.difference import decide, in_grid, keep, report_use, withhel
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, UndefinedTensor, muted
 from warpsim.checks.undefined_products import TILED, UndefinedMatrix, mma_rows, wgmma_rows
 from warpsim.checks.undefined_registers import CONTENTS, PADDING, RULE, lanes_of, ones, origins, travels, undefined
+from warpsim.checks.undefined_textures import UndefinedTextures
 from warpsim.graph.moves import Byte, Fate, Moves, dependence_of
 from warpsim.graph.nodes import Untraceable
-from warpsim.isa import warp
+from warpsim.isa import textures, warp
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Family
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter, value_getter
@@ -37,6 +38,7 @@ from warpsim.program.stored import derived
 from warpsim.types import ScalarType
 
 VOTES = (warp.vote_sync, warp.vote_ballot, warp.vote, warp.vote_unsynced_ballot)
+SAMPLES = (textures.tex, textures.tld4)
 Rule = Callable[["Machine", "Group", "Array | None"], dict[int, Array]]
 """Bits of the results of a step that are undefined, by destination register."""
 KNOWN: Note[Known] = Note(RULE)
@@ -70,12 +72,13 @@ class TransferFunction:
         self.factors = factors if traits.multiplies and (form.scope is Scope.WARP or self.adds) else set[int]()
         """Of a product: the registers of A, B and C, through which undefined bits pass."""
         self.tensor = "tensor" in form.ports
-        self.stores = traits.stores or (self.tensor and bool(self.data))
+        self.surface = "textures" in form.ports and not form.n_dest
+        self.stores = traits.stores or ((self.tensor or self.surface) and bool(self.data))
         self.metadata = _metadata(instruction)
         self.getters: list[Callable[[Machine, Group], Any]] = [source_getter(plan, o) for o in self.sources]
         self.commit = commit_of(instruction)
         self.moves_memory = traits.is_async(Family.CP_ASYNC) or (
-            not form.ports.isdisjoint(("memory", "tensor")) and bool(form.n_dest)
+            not form.ports.isdisjoint(("memory", "tensor", "textures")) and bool(form.n_dest)
         )
         """Whether what it reads from memory goes anywhere: to registers, or elsewhere in memory."""
 
@@ -101,7 +104,7 @@ class TransferFunction:
 
     def ports(self, machine: Machine, group: Group, active: Array | None, *, combines: bool = False) -> dict[str, Any]:
         """The ports of a body that is to move undefined bits: memory transfers such bits, and copies are done at once."""
-        form, names = self.form, self.form.ports & {"memory", "async_groups", "bulk", "tensor"}
+        form, names = self.form, self.form.ports & {"memory", "async_groups", "bulk", "tensor", "textures"}
         ports = (
             warp_ports(machine, group, active, form)
             if self.warps
@@ -111,6 +114,8 @@ class TransferFunction:
             return ports
         if "tensor" in names:
             return {**ports, "tensor": UndefinedTensor(machine, group, active)}
+        if "textures" in names:
+            return {"textures": UndefinedTextures(machine, group, active)}
         memory = UndefinedMemory(machine, group, None if self.warps else active, combines=combines)
         return {**ports, **{name: memory if name == "memory" else AtOnce(memory) for name in names}}
 
@@ -121,7 +126,10 @@ class TransferFunction:
         into = Into(group)
         if self.commit is not None:
             self.commit(machine, into, result, active)  # type: ignore[arg-type]
-        return into.bits(self.written)
+        found = into.bits(self.written)
+        if self.form.function in SAMPLES:  # NaNs by now, where halves
+            return {slot: ones(self.plan, slot, lanes_of(bits)) for slot, bits in found.items()}
+        return found
 
     @cached_property
     def dependence(self) -> tuple[tuple[Byte, ...], ...] | None:
@@ -268,6 +276,12 @@ class TransferFunction:
         local memory. (Of matrices, the lanes of a warp store each other's bits.)"""
         if self.tensor:
             return self._store_tensor(machine, group, active)
+        if self.surface:
+            moves = self.form.function is not textures.sured
+            _report_value(
+                machine, group, self.sources[1:], _both(None, active), "the value of a store to a surface", moves=moves
+            )
+            return None
         form, op, address, value = self.form, self.instruction.op, self.getters[0](machine, group), self.sources[1]
         where = False if self.warps else self._global_lanes(group, address)
         after = None

@@ -244,12 +244,12 @@ class Memory:
         with self.space.lock:
             read, origin = self._place(source, nbytes)
             written, place = self._place(target, nbytes)
+            self._tell(origin, source, (nbytes,), (1,))
             written[:] = read
             if place is not None:
                 bits = None if origin is None else origin.shadow
                 known = None if bits is None else bits.data[source - origin.start :][:nbytes]  # type: ignore[union-attr]
                 _define(place, target - place.start, (nbytes,), (1,), known)
-            self._tell(origin, source, (nbytes,), (1,))
 
     def copy_box(self, target: Side, source: Side, width: int, height: int, depth: int = 1) -> None:
         """Copy ``height`` rows of ``width`` bytes in each of ``depth`` planes."""
@@ -260,6 +260,7 @@ class Memory:
             read, origin = self._box(source, shape)
             written, place = self._box(target, shape)
             steps, before = _steps(target, shape), _steps(source, shape)
+            self._tell(origin, source.address, shape, before)
             np.lib.stride_tricks.as_strided(written, shape, steps)[...] = np.lib.stride_tricks.as_strided(
                 read, shape, before
             )
@@ -270,7 +271,6 @@ class Memory:
                     start = bits.data[source.address - bits.start :]
                     known = np.lib.stride_tricks.as_strided(start, shape, before)
                 _define(place, target.address - place.start, shape, steps, known)
-            self._tell(origin, source.address, shape, before)
 
     def _tell(self, place: Allocation | None, first: int, shape: tuple[int, ...], steps: tuple[int, ...]) -> None:
         """Tell what was withheld of bytes that are read."""

@@ -248,7 +248,7 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -
     commit = commit_of(instruction)
     guard = guard_of(instruction)
     ports = [(name, _unread if unread and name == "memory" else PORTS[name]) for name in sorted(form.ports)]
-    loads = not form.ports.isdisjoint(("memory", "async_groups"))
+    loads = not form.ports.isdisjoint(("memory", "async_groups", "textures"))
     name, port = ports[0] if len(ports) == 1 else ("", None)
 
     def step(machine: Machine, group: Group) -> object:

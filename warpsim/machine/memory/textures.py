@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 import numpy as np
 
-from warpsim.isa.ports import Atomic
+from warpsim.isa.ports import Atomic, MemoryPort
 from warpsim.layout import textures as layout
 from warpsim.layout.textures import Fields
 from warpsim.machine.machine import Machine
@@ -35,6 +35,16 @@ class Textures:
         self.machine, self.group = machine, group
         shape = group.selection.shape
         self.active = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+
+    def memory(self, lanes: Array) -> MemoryPort:
+        """The port through which some lanes read elements."""
+        return Memory(self.machine, self.group, lanes)
+
+    def part(
+        self, fields: Fields, geometry: str, coordinates: list[Array], mask: Array, *, whole: bool = False
+    ) -> Part:
+        """Lanes that name one object."""
+        return Part(self, fields, geometry, coordinates, mask, whole=whole)
 
     # ---- textures ----------------------------------------------------------------------------
 
@@ -74,13 +84,13 @@ class Textures:
         return out
 
     def _each(
-        self, geometry: str, texture: Address, read: Callable[[_Part], tuple[Array, ...]], *, whole: bool = False
+        self, geometry: str, texture: Address, read: Callable[[Part], tuple[Array, ...]], *, whole: bool = False
     ) -> tuple[tuple[Array, ...], Array]:
         out = tuple([np.zeros(self.active.shape, _WORD) for _ in range(4)])
         *sampler, coordinates = texture.coordinates
         flat = self._flat(coordinates)
         for mask, fields in self._sampled(texture, sampler):
-            part = _Part(self, fields, geometry, flat, mask, whole=whole)
+            part = self.part(fields, geometry, flat, mask, whole=whole)
             for to, found in zip(out, read(part), strict=True):
                 to[mask] = np.broadcast_to(found, mask.shape)[mask]
         return out, np.ones(self.active.shape, np.bool_)
@@ -105,8 +115,7 @@ class Textures:
         kind = TYPES[type]
         out = tuple([np.zeros(self.active.shape, kind.dtype) for _ in range(count)])
         for mask, address in self._surface_places(geometry, surface, kind.bytes * count, outside):
-            memory = Memory(self.machine, self.group, mask)
-            for to, found in zip(out, memory.load("global", Address(address), kind, count), strict=True):
+            for to, found in zip(out, self.memory(mask).load("global", Address(address), kind, count), strict=True):
                 to[mask] = np.broadcast_to(found, mask.shape)[mask]
         return out
 
@@ -123,7 +132,7 @@ class Textures:
             words = [np.broadcast_to(as_array(v), mask.shape) for v in values]
             words += [np.zeros(mask.shape, _WORD)] * (fields.channels - len(words))
             stored = tuple(_element(word, fields.format) for word in words[: fields.channels])
-            part = _Part(self, fields, geometry, self._flat(surface.coordinates[-1]), mask)
+            part = self.part(fields, geometry, self._flat(surface.coordinates[-1]), mask)
             address, inside = part.surface(fields.element, outside, scaled=True)
             Memory(self.machine, self.group, mask & inside).store("global", Address(address), kind, stored)
 
@@ -138,7 +147,7 @@ class Textures:
     ) -> Iterator[tuple[Array, Array]]:
         """The lanes of each surface that access it, and their addresses."""
         for mask, fields in self._objects(surface):
-            part = _Part(self, fields, geometry, self._flat(surface.coordinates[-1]), mask)
+            part = self.part(fields, geometry, self._flat(surface.coordinates[-1]), mask)
             address, inside = part.surface(size, outside, scaled=False)
             if (mask & inside).any():
                 yield mask & inside, address
@@ -202,7 +211,7 @@ def _element(word: Array, format: str) -> Array:
     return signed.clip(limits.min, limits.max).astype(dtype)
 
 
-class _Part:
+class Part:
     """The lanes of a step that name one object."""
 
     def __init__(
@@ -243,6 +252,7 @@ class _Part:
     def sample(
         self, lod: Array | None, gradients: Gradients | None, offset: tuple[Array, ...] | None
     ) -> tuple[Array, ...]:
+        """Four channels, u32."""
         fields = self.fields
         if fields.rank == 1 and self.whole != fields.buffer and not fields.layers:
             return tuple([np.zeros(self.mask.shape, _WORD)] * 4)  # what an H200 reads
@@ -291,15 +301,16 @@ class _Part:
         if between:
             corners += self._corners(level + 1, lanes & (weight > 0), offset, weight)
         raws, weights = zip(*corners, strict=True)
-        if fields.format[0] in "us" and (fields.integer or fields.format[1:] == "32"):
-            return self._filled([filtering.weighted_whole(parts, weights) for parts in zip(*raws, strict=True)])
-        channels = [
-            filtering.weighted(*self._readable(number, parts), list(weights), of_level)
-            for number, parts in enumerate(zip(*raws, strict=True))
-        ]
-        return self._filled([c.view(_WORD) for c in channels])
+        channels = enumerate(zip(*raws, strict=True))
+        return self._filled([self.weighed(number, parts, weights, of_level) for number, parts in channels])
 
-    def _readable(self, number: int, parts: tuple[Array, ...]) -> tuple[list[Array], str]:
+    def weighed(self, number: int, parts: Sequence[Array], weights: Sequence[Array], of_level: int = 1) -> Array:
+        """The weighted sum of elements of a channel, u32; ``of_level`` of them are of the first level."""
+        if self.fields.format[0] in "us" and (self.fields.integer or self.fields.format[1:] == "32"):
+            return filtering.weighted_whole(parts, weights)
+        return filtering.weighted(*self._readable(number, parts), list(weights), of_level).view(_WORD)
+
+    def _readable(self, number: int, parts: Sequence[Array]) -> tuple[list[Array], str]:
         """The elements of a channel that are weighed, and their format."""
         if self._in_srgb(number):
             return list(parts), "srgb"
@@ -309,16 +320,15 @@ class _Part:
 
     def _single(self, raw: tuple[Array, ...]) -> list[Array]:
         """Unfiltered elements as the instruction gives them."""
-        fields = self.fields
-        if fields.integer or fields.format[1:] == "32":
-            return self._filled([filtering.as_integer(channel) for channel in raw])
-        return self._filled([self._one(n, channel).view(_WORD) for n, channel in enumerate(raw)])
+        return self._filled([self.alone(n, channel) for n, channel in enumerate(raw)])
 
-    def _one(self, number: int, raw: Array) -> Array:
-        """A channel of an element as f32."""
+    def alone(self, number: int, raw: Array) -> Array:
+        """A channel of an unfiltered element, u32."""
+        if self.fields.integer or self.fields.format[1:] == "32":
+            return filtering.as_integer(raw)
         if self._in_srgb(number):
-            return filtering.linear_light(raw).astype(np.float32)
-        return filtering.as_float(raw, self.fields.format, number)
+            return filtering.linear_light(raw).astype(np.float32).view(_WORD)
+        return filtering.as_float(raw, self.fields.format, number).view(_WORD)
 
     def _in_srgb(self, channel: int) -> bool:
         """Whether a channel is light: bytes, but for the last of two or four."""
@@ -329,14 +339,13 @@ class _Part:
         return channels + [np.zeros(1, _WORD)] * (4 - len(channels))
 
     def gather(self, channel: int, offset: tuple[Array, ...] | None) -> tuple[Array, ...]:
+        """A channel of four elements, u32."""
         found, format = [], self.fields.format
         weighed = format == "f32" or (format == "s8" and not self.fields.integer)
         for raw in self._around(offset):
-            found.append(
-                filtering.weighted([raw[channel]], format, [np.full(1, 256)]).view(_WORD)
-                if weighed and channel < len(raw)
-                else self._single(raw)[channel]
-            )
+            alone = not weighed or channel >= len(raw)
+            one = self._single(raw)[channel] if alone else self.weighed(channel, [raw[channel]], [np.full(1, 256)])
+            found.append(one)
         return tuple(found)
 
     def _around(self, offset: tuple[Array, ...] | None) -> list[tuple[Array, ...]]:
@@ -423,7 +432,7 @@ class _Part:
         if self.multisampled:
             number, samples = np.asarray(self.number).astype(np.int64), max(fields.samples, 1)
             address, inside = address + number * (fields.element // samples), inside & (number < samples)
-        memory = Memory(self.port.machine, self.port.group, lanes & inside)
+        memory = self.port.memory(lanes & inside)
         if fields.format == "a2b10g10r10":
             (word,) = memory.load("global", Address(address), TYPES["b32"], 1)
             found: tuple[Array, ...] = tuple([word >> np.uint32(shift) & np.uint32(1023) for shift in (0, 10, 20, 30)])
@@ -432,8 +441,12 @@ class _Part:
         if inside.all():
             return found
         colour = [0.0 if self.whole else value for value in fields.border]
-        border = [filtering.in_srgb(v) if self._in_srgb(n) else _border(v, fields) for n, v in enumerate(colour)]
+        border = [self.edge(n, v) for n, v in enumerate(colour)]
         return tuple(np.where(inside, raw, edge) for raw, edge in zip(found, border, strict=False))
+
+    def edge(self, number: int, value: float) -> Array:
+        """A channel of the border as an element."""
+        return filtering.in_srgb(value) if self._in_srgb(number) else _border(value, self.fields)
 
     def _address(self, level: int, places: list[Array], layer: Array) -> Array:
         fields = self.fields
