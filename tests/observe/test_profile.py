@@ -186,6 +186,45 @@ def test_compiled_code_counts_as_steps_are_counted(monkeypatch):
     assert any(region.diverged for region in regions)
 
 
+EVEN = [(1, 1, 0), (1, 0, 125), (2, 2, 64), (2, 6, 0), (4, 4, 64), (4, 0, 4), (4, 0, 128), (4, 12, 132), (8, 8, 128), (8, 0, 8), (8, 24, 0), (16, 16, 0), (16, 0, 16), (16, 32, 48)]  # fmt: skip
+"""Bytes of shared memory that a lane accesses, and how far the next lane's and the next row's are."""
+
+
+@compiles
+@pytest.mark.parametrize(("block", "pitch"), [((64, 1), 0), ((16, 5), 100), ((16, 5), 0), ((8, 9), 32), ((20, 2), 100)])
+def test_compiled_code_counts_rows_of_lanes(monkeypatch, block, pitch):
+    """Accesses at strides that are known or not, before and behind barriers, of which one ends the region, with and without a guard, by
+    whole warps and others: as steps are counted."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    lines = ["ld.param.u64 %rd1, [data]; ld.param.u32 %r9, [pitch]; mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y;"]
+    lines += ["mul.lo.u32 %r3, %r2, %r9; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, %r4; cvt.u64.u32 %rd2, %r3;"]
+    lines += ["add.u64 %rd1, %rd1, %rd2; mov.u32 %r8, 0; mov.u32 %r7, tile;"]
+    lines += [
+        "setp.lt.u32 %p2, %r1, 5; mov.u32 %r4, %ntid.x; mad.lo.u32 %r4, %r2, %r4, %r1; mad.lo.u32 %r7, %r4, 64, %r7;"
+    ]
+    lines += [*(f"st.shared.v4.u32 [%r7+{16 * k}],\n {{%r1, %r1, %r1, %r1}};" for k in range(4)), "bar.sync 0;"]
+    lines += ["mov.b16 %h, 0; mov.b64 %rd3, 0; mov.b32 %r6, 0;", *(f"mov.b32 %r{k}, 0;" for k in range(10, 14)), "L:"]
+    for size, x, y in EVEN:
+        type = {1: ".u8", 2: ".u16", 4: ".u32", 8: ".u64", 16: ".v4.u32"}[size]
+        value = {1: "%r6", 2: "%h", 8: "%rd3", 16: "{%r10, %r11, %r12, %r13}"}.get(size, "%r6")
+        lines.append(f"mov.u32 %r5, tile; mad.lo.u32 %r5, %r1, {x}, %r5; mad.lo.u32 %r5, %r2, {y}, %r5;")
+        lines.append(f"{'@%p2 ' if x == size else ''}ld.shared{type} {value},\n [%r5+{size}];")
+    lines.insert(-16, "bar.sync 0;")
+    lines += ["ld.global.u32 %r6, [%rd1];", "add.u64 %rd1, %rd1, 4; add.u32 %r8, %r8, 1;"]
+    lines += ["setp.lt.u32 %p1, %r8, 3; @%p1 bra L; setp.gt.u32 %p1, %r4, 31; @%p1 bra END;"]
+    lines += ["ld.shared.u32 %r6, [tile];", "bar.sync 0;", "ld.shared.u32 %r6, [tile+4];", "END: ret;"]
+    registers = ".reg .b16 %h; .reg .b32 %r<14>; .reg .b64 %rd<4>; .reg .pred %p<3>; .shared .align 16 .b8 tile[5120];"
+    text = "\n".join([f".visible .entry k(.param .u64 data, .param .u32 pitch) {{ {registers}", *lines, "}"])
+    kernel, counts = warpsim.load(HEAD + text)["k"], []
+    for engine in ("interpreter", "compiled"):
+        data = np.zeros(1024, np.uint32)
+        found = kernel((3,), block, (data, pitch), profile=True, checks="none", engine=engine).profile
+        counts.append({line.number: (attrs.evolve(line.counts, seconds=0.0), line.conflict) for line in found.lines})
+
+    assert counts[0] == counts[1]
+    assert {cost.shared_passes > cost.shared_pieces for cost, _ in counts[0].values()} == {True, False}
+
+
 def _noting(regions, count):
     def region_counted(profiler, machine, group, counts):
         regions.append(counts)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from warpsim.graph.nodes import LANES
 from warpsim.native.lowering.values import IRBuilder, Val, memory, width
 from warpsim.native.regions.forms import Key, Traced
 from warpsim.native.regions.options import Variant
@@ -316,11 +317,14 @@ class Counters:
     """The lanes of the warp that its CTA has, those of it that are here, and whether some are elsewhere."""
     mask: str
     part: str
+    straight: dict[int, int]
+    """Of the steps that are being written, all behind one another: where lanes, warps, and pieces, of which a warp has so many, are
+    counted."""
 
     def __init__(self, code: IRBuilder, *, used: bool) -> None:
         self.code, self.used = code, used
         self.all: list[Counter] = []
-        self.words = 0
+        self.words, self.straight = 0, {}
         self._places: dict[tuple[object, ...], int] = {}
 
     def place(self, what: str, block: int, at: int, *more: object, words: int = 1, nbytes: int = 0) -> str:
@@ -335,6 +339,19 @@ class Counters:
     def access(self, space: str, block: int, at: int, number: int, nbytes: int) -> str:
         """The counters of one of a step's accesses."""
         return self.place(space, block, at, number, words=ACCESS[space], nbytes=nbytes)
+
+    def even(self, block: int, at: int, nbytes: int) -> None:
+        """Count an access of shared memory by a converged warp whose banks do not conflict: with others between the same steps."""
+        code, pieces = self.code, max(nbytes // 4, 1)
+        if pieces not in self.straight:
+            word = self.straight[pieces] = self.words
+            self.words += 3
+            size = LANES // pieces
+            parts = [code.make(f"and i32 {self.mask}, {((1 << size) - 1) << k}") for k in range(0, LANES, size)]
+            some = [code.make(f"zext i1 {code.make(f'icmp ne i32 {one}, 0')} to i64") for one in (self.mask, *parts)]
+            for k, more in enumerate((self.number(self.mask), *some)):
+                self.add(code.at(self.begin, "i64", word + min(k, 2)), more)
+        self.all.append(Counter("even", block, at, self.straight[pieces], nbytes))
 
     def add(self, place: str, more: str, how: str = "add") -> None:
         """Add to a counter, or subtract."""

@@ -176,7 +176,7 @@ class Converged:
 
     def _body(self, slice_: BlockSlice) -> None:
         builder, code = self.builder, self.code
-        self.steps.current = {}
+        self.steps.current, builder.counters.straight = {}, {}
         dirty: dict[int, None] = {}
         for at, instruction in enumerate(builder.instructions(slice_), slice_.first):
             if (slice_.block, at) in builder.barriers:
@@ -185,7 +185,7 @@ class Converged:
                 if self._duplicated(slice_, at):
                     return
                 self._resumed(builder.barriers[slice_.block, at], slice_.block, at)
-                dirty, self.steps.current = {}, {}
+                dirty, self.steps.current, builder.counters.straight = {}, {}, {}
                 continue
             for slot in self.steps.step(slice_.block, at, instruction, self.here):
                 dirty[slot] = None

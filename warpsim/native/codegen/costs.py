@@ -1,7 +1,8 @@
 """What accesses cost in the memory system, counted for a profile.
 
-All lanes of a warp at affine addresses cost what the first address decides, modulo 128 bytes: this is worked out once, and kept in
-a table. Library functions work out the rest."""
+Where no banks can conflict, wherever the first lane of a warp goes, the lanes are counted once for all accesses behind one another.
+All lanes of a warp at other affine addresses cost what the first address decides, modulo 128 bytes: this is worked out once, and kept in a table. Library
+functions work out the rest."""
 
 from __future__ import annotations
 
@@ -32,6 +33,9 @@ class Costs:
             return
         if effect.lanes < LANES:
             mask = self.builder.code.make(f"and i32 {mask}, {(1 << effect.lanes) - 1}")
+        if mask == self.builder.mask and effect.space == "shared" and self._even(effect, address):
+            self.counters.even(*name[:2], effect.type.bytes * effect.count)
+            return
         table = self._table(name, effect, address)
         if effect.space == "local" or effect.lanes < LANES or (table is None and not address.uniform):
             self.lanes(name, effect, effect.space, self.spilled(address), mask)
@@ -47,6 +51,20 @@ class Costs:
             return None
         entries = LINE // (effect.type.bytes * effect.count)
         return self.counters.place("table", name[0], name[1], name[2], x, y, words=entries)
+
+    def _even(self, effect: Effect, address: Val) -> bool:
+        """Whether each bank has one word at most to deliver in every piece of a whole warp's access."""
+        row, nbytes = self.builder.code.row, effect.type.bytes * effect.count
+        x, y = (0, 0) if address.strides is None else (stride.known for stride in address.strides)
+        if not (address.uniform or address.strides) or x is None or (y is None and row < LANES) or nbytes > 16:
+            return False
+        for first in range(0, 4, nbytes):
+            places = [first + x * (lane % row) + (y or 0) * (lane // row) for lane in range(LANES)]
+            words = [(place >> 2) + k for place in places for k in range(max(nbytes // 4, 1))]
+            pieces = [set(words[at : at + LANES]) for at in range(0, len(words), LANES)]
+            if any(len({word % LANES for word in piece}) < len(piece) for piece in pieces):
+                return False
+        return True
 
     def _rows(self, name: Name, effect: Effect, address: Val, mask: str, table: str | None) -> None:
         """One of which the first address decides what it costs, if all lanes take part."""

@@ -35,7 +35,8 @@ ACCESS = {"global": 4, "shared": 40, "local": 1}
 
 
 class Counter(NamedTuple):
-    """A counter of a block, or of the step ``at`` of one, from a word on."""
+    """A counter of a block, or of the step ``at`` of one, from a word on. "even" ones of lanes, warps and pieces
+    stand for all accesses without conflicts that come to shared memory together."""
 
     what: str
     block: int
@@ -57,9 +58,12 @@ def counts_of(
     accesses: list[tuple[int, int, AccessCounts]] = []
     listed = words.tolist()
     for counter in counters:
-        what, block, at, word, _ = counter
+        what, block, at, word, nbytes = counter
         size = ACCESS.get(what)
-        if size is None:
+        if what == "even":
+            lanes, warps, pieces = listed[word : word + 3]
+            accesses.append((block, at, AccessCounts("shared", nbytes, lanes, warps, 0, pieces, pieces)))
+        elif size is None:
             if listed[word]:
                 found.setdefault(what, {})[block, at] = listed[word]
         elif any(listed[word : word + min(size, Word.MOST)]):

@@ -1315,10 +1315,28 @@ some:
   %one = call i64 @first(i32 %lanes)
   %a = call i64 @word(ptr %where, i64 %one)
   %counts = icmp ult i64 %a, %limit
-  br i1 %counts, label %loop, label %out
+  br i1 %counts, label %there, label %out
+there:
+  %all = load <32 x i64>, ptr %where, align 64
+  %numbers = lshr <32 x i64> %all, splat (i64 5)
+  %before = shufflevector <32 x i64> %numbers, <32 x i64> poison, <32 x i32> <
+    i32 0, i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15, i32 16, i32 17, i32 18, i32 19, i32 20, i32 21, i32 22, i32 23, i32 24, i32 25, i32 26, i32 27, i32 28, i32 29, i32 30>
+  %falls = icmp ult <32 x i64> %numbers, %before
+  %fall = bitcast <32 x i1> %falls to i32
+  %part = xor i32 %lanes, -1
+  %mixed = or i32 %fall, %part
+  %ascends = icmp eq i32 %mixed, 0
+  br i1 %ascends, label %steps, label %loop
+steps:
+  %rises = icmp ne <32 x i64> %numbers, %before
+  %rise = bitcast <32 x i1> %rises to i32
+  %edges = call i32 @llvm.ctpop.i32(i32 %rise)
+  %wide = zext i32 %edges to i64
+  %ascending = add i64 %wide, 1
+  br label %end
 loop:
-  %left = phi i32 [ %lanes, %some ], [ %rest, %loop ]
-  %n = phi i64 [ 0, %some ], [ %next, %loop ]
+  %left = phi i32 [ %lanes, %there ], [ %rest, %loop ]
+  %n = phi i64 [ 0, %there ], [ %next, %loop ]
   %i = call i64 @first(i32 %left)
   %same = call i32 @together(ptr %where, i64 %i, i64 32)
   %others = xor i32 %same, -1
@@ -1327,9 +1345,10 @@ loop:
   %done = icmp eq i32 %rest, 0
   br i1 %done, label %end, label %loop
 end:
+  %sectors = phi i64 [ %ascending, %steps ], [ %next, %loop ]
   call void @took_part(ptr %counters, i32 %lanes)
-  call void @more(ptr %counters, i64 2, i64 %next)
-  ret i64 %next
+  call void @more(ptr %counters, i64 2, i64 %sectors)
+  ret i64 %sectors
 out:
   ret i64 0
 }
