@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import cluster_addresses as recorded
 import warpsim
 
 HEAD = """.version 8.6
@@ -23,6 +26,8 @@ mov.u32 %r5, box; shl.b32 %r6, %r1, 2; add.u32 %r7, %r5, %r6;
 """
 TAIL = "\nst.global.b32 [%rd3], %r20;\nret;\n}\n"
 SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+LINES = (Path(__file__).with_name("cluster_addresses_h200.txt")).read_text(encoding="utf-8").splitlines()
+LOADS = [line.split() for line in LINES if line.startswith("load")]
 
 
 def run(body: str, *, grid: int = 4, cluster: int | tuple[int, ...] = 4, threads: int = 32) -> list[list[int]]:
@@ -140,3 +145,41 @@ def test_stores_that_count_at_an_mbarrier(scope: str) -> None:
 def test_grid_dependencies() -> None:
     """Grids run one after the other: griddepcontrol changes nothing."""
     assert run("griddepcontrol.wait; mov.u32 %r20, 7; griddepcontrol.launch_dependents;", cluster=1) == [[7] * 32] * 4
+
+
+@pytest.mark.parametrize("cluster", [0, 1, 2, 4])
+def test_addresses(cluster: int) -> None:
+    """mapa, getctarank and isspacep against an H200 (tools/recordings/cluster_addresses.py). In clusters, addresses in other CTAs have
+    other upper bits here."""
+    lines = (line.split() for line in LINES if line[0] == str(cluster))
+    known = np.array([[int(word, 16) for word in words] for words in lines], np.uint64)
+    out = np.zeros((len(known), 10), np.uint64)
+    grid, n = max(cluster, 1), len(recorded.PAIRS)
+    pairs = np.array(recorded.PAIRS, np.uint32)
+    warpsim.load(recorded.TEXT)["table"](grid, n, (pairs, out), cluster=cluster or None)
+    known, out = known[:, 5:], out[:, :9]
+    if cluster > 1:
+        there = np.tile(pairs[:, 1] & 0xFF < 0xFF, grid)  # no rank
+        known, out = known[there], out[there]
+        known[:, :4] &= np.uint64(0xFFFFFF)
+        out[:, :4] &= np.uint64(0xFFFFFF)
+
+    assert (out == known).all()
+
+
+@pytest.mark.parametrize("line", LOADS, ids=" ".join)
+def test_loads_without_a_cluster(line: list[str]) -> None:
+    """The CTA is rank 0, which is the last byte of a rank; there is no other."""
+    _, space, rank, _, status, _, value = line
+    out = np.zeros(2, np.uint32)
+    result = warpsim.load(recorded.TEXT)["load"](1, 1, (0, out, int(rank), space == "generic"), on_finding="collect")
+
+    assert [f.rule for f in result.findings] == ["out-of-bounds"] * (status != "0")
+    assert status != "0" or out[0] == int(value)
+
+
+@pytest.mark.parametrize("rank", [4, 255, 0xFFFFFFFF])
+def test_ranks_outside_of_the_cluster(rank: int) -> None:
+    """Their shared memory cannot be read."""
+    with pytest.raises(warpsim.ExecutionError, match="names a CTA that is not in the cluster"):
+        run(f"mapa.shared::cluster.u32 %r8, %r7, {rank}; ld.shared::cluster.b32 %r20, [%r8];")

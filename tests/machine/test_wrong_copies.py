@@ -80,7 +80,7 @@ def test_a_cta_that_is_not_in_the_cluster(copy):
     found, _, messages = launch(copy, away=0x4000000)
 
     assert [r for r, _ in found] == ["out-of-bounds"]
-    assert messages == ["rank 3 is not in the cluster"]
+    assert messages == ["rank 4 is not in the cluster"]
 
 
 @pytest.mark.parametrize("effects", ["eager", "at_wait"])

@@ -1,8 +1,8 @@
 """Addresses of shared memory in clusters and without: python3 cluster_addresses.py > OUT.txt, on a GPU of sm_90.
 
-Of launches without a cluster and with clusters of 1, 2 and 4 CTAs: for each CTA the address of a variable, and for each address A and
-rank B what is made of them (columns: the table's head; generic addresses are relative to the window). Then what a launch without a
-cluster returns that loads through an address.
+First what a launch without a cluster returns that loads through an address. Then, of launches without a cluster and with clusters of 1, 2
+and 4 CTAs: for each CTA the address of a variable, and for each address A and rank B what is made of them (columns: the table's head;
+generic addresses are relative to the window).
 """
 
 import ctypes as C
@@ -59,14 +59,6 @@ def launched(entry, cluster, *more):
 
 
 if __name__ == "__main__":
-    print("cluster cta variable A B", HEAD)
-    for cluster in (0, 1, 2, 4):
-        status, out = launched("table", cluster)
-        assert status == 0, status
-        for cta, rows in enumerate(out.reshape(max(cluster, 1), len(PAIRS), 10)):
-            for (a, b), row in zip(PAIRS, rows.tolist(), strict=True):
-                print(cluster, cta, *(f"{x:x}" for x in (row[9], a, b, *row[:9])))
-    sys.stdout.flush()
     for generic in (0, 1):
         for rank in (0, 1, 2, 256):
             if os.fork() == 0:  # a fault ends all that a process does on the GPU
@@ -75,3 +67,10 @@ if __name__ == "__main__":
                 sys.stdout.flush()
                 os._exit(0)
             os.wait()
+    print("cluster cta variable A B", HEAD)
+    for cluster in (0, 1, 2, 4):
+        status, out = launched("table", cluster)
+        assert status == 0, status
+        for cta, rows in enumerate(out.reshape(max(cluster, 1), len(PAIRS), 10)):
+            for (a, b), row in zip(PAIRS, rows.tolist(), strict=True):
+                print(cluster, cta, *(f"{x:x}" for x in (row[9], a, b, *row[:9])))

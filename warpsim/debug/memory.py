@@ -8,7 +8,7 @@ from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError
 from warpsim.layout.tensor_memory import BLOCK, COLUMNS, LANES
 from warpsim.machine.machine import Machine
-from warpsim.machine.memory.addresses import CLUSTER_SHIFT
+from warpsim.machine.memory.addresses import CLUSTER_SHIFT, first_rank
 from warpsim.machine.state.global_memory import CONST_ADDRESS, LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.word_space import WordSpace
@@ -104,9 +104,10 @@ class Place:
             raise DebugError(f"the CTA is not running, so it has no {self.space} memory")
         address, column, batch = self.address, self.column, machine.batch
         if self.space == "shared":
-            rank = address >> CLUSTER_SHIFT
-            if rank > 0:
-                column = int(machine.cluster_peer(np.array([column]), np.array([rank - 1]))[0])
+            there = address >> CLUSTER_SHIFT
+            if there > 0:
+                rank = there - first_rank(self.launch.cluster)
+                column = int(machine.cluster_peer(np.array([column]), np.array([rank]))[0])
                 address &= (1 << CLUSTER_SHIFT) - 1
             space, size = batch.shared, self.launch.shared_size
         else:

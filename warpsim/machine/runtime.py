@@ -12,7 +12,7 @@ import numpy as np
 
 from warpsim.machine.heap import free, malloc
 from warpsim.machine.machine import Machine
-from warpsim.machine.memory.addresses import CLUSTER_SHIFT
+from warpsim.machine.memory.addresses import CLUSTER_SHIFT, first_rank
 from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.specials import cta_coordinates, ranks_of
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
@@ -260,23 +260,22 @@ def _column(space: WordSpace, first: int, size: int, column: int) -> bytes:
 
 
 class Clusters:
-    """The cluster port. The bits above a shared memory offset hold a CTA's rank plus one; zero means the thread's own
-    CTA."""
+    """The cluster port. Zero above a shared memory offset is the thread's own CTA."""
 
     def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
         self.machine, self.group = machine, group
+        self.first = np.uint32(first_rank(machine.launch.cluster))
 
     def map_shared(self, address: Array, rank: Array) -> Array:
-        """The shared::cluster address of the same offset in the CTA with a rank."""
-        low = address.dtype.type((1 << CLUSTER_SHIFT) - 1)
-        return (address & low) | (
-            (rank.astype(address.dtype) + address.dtype.type(1)) << address.dtype.type(CLUSTER_SHIFT)
-        )
+        """The shared::cluster address of the same offset in the CTA with a rank, of which a byte counts."""
+        byte, low = np.uint32(0xFF), address.dtype.type((1 << CLUSTER_SHIFT) - 1)
+        there = np.minimum((rank & byte) + self.first, byte).astype(address.dtype)
+        return (address & low) | there << address.dtype.type(CLUSTER_SHIFT)
 
     def rank_of(self, address: Array) -> Array:
         """The rank of the CTA that contains a shared memory address, uint32."""
         field = (address >> address.dtype.type(CLUSTER_SHIFT)).astype(np.uint32)
-        return np.where(field > 0, field - np.uint32(1), self._own())
+        return np.where(field > 0, field - self.first, self._own())
 
     def even(self, address: Array, mask: Array) -> Array:
         """The same offset in the even CTA of the pair; ``address & mask`` where it is no address, or nothing is a pair."""
@@ -291,7 +290,7 @@ class Clusters:
     def is_own(self, address: Array) -> Array:
         """Whether a shared memory address is in the thread's own CTA."""
         field = (address >> address.dtype.type(CLUSTER_SHIFT)).astype(np.uint32)
-        return (field == 0) | (field - np.uint32(1) == self._own())
+        return (field == 0) | (field - self.first == self._own())
 
     def _own(self) -> Array:
         cx, cy, cz = self.machine.launch.cluster

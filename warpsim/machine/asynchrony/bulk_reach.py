@@ -13,7 +13,7 @@ from warpsim.layout.boxes import Boxes, TileWords
 from warpsim.layout.tensor_map import GATHER4, PADDED_BOX, ROW_UNIT, SCATTER4
 from warpsim.machine.hooks import ATOMIC, READ, WRITE, BoxProblem
 from warpsim.machine.machine import Machine
-from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, outside_global
+from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, first_rank, outside_global
 from warpsim.machine.memory.port import shared_advice
 from warpsim.machine.selection import Selection
 from warpsim.machine.specials import ranks_of
@@ -116,10 +116,11 @@ class BulkReach:
         """Column and offset of shared (or generic) addresses of threads in ``columns``."""
         window = (address >= SHARED_WINDOW) & (address < SHARED_WINDOW + WINDOW)
         address = np.where(window, address - SHARED_WINDOW, address) & 0xFFFFFFFF
-        rank = (address >> CLUSTER_SHIFT) - 1
-        if (rank < 0).all():
+        there = address >> CLUSTER_SHIFT
+        if not there.any():
             return columns, address
-        return np.where(rank < 0, columns, self.peer(columns, np.maximum(rank, 0))), address & OFFSET
+        rank = np.maximum(there - first_rank(self.machine.launch.cluster), 0)
+        return np.where(there == 0, columns, self.peer(columns, rank)), address & OFFSET
 
     def own(self, lanes: Lanes, address: Array) -> tuple[Array, Array]:
         """The same of addresses in .shared::cta: the CTA's own, others are reported."""

@@ -57,7 +57,13 @@ class Address:
 
 
 CLUSTER_SHIFT = 24
-"""A shared::cluster address holds its CTA's rank plus one above this bit."""
+"""Above this bit, a shared::cluster address holds its CTA's rank plus `first_rank`."""
+
+
+def first_rank(cluster: tuple[int, int, int]) -> int:
+    """What an address in the CTA of rank 0 holds above that bit: 1, because 0 is the thread's own CTA; 0 where a cluster is one CTA, as on
+    an H200."""
+    return int(cluster != (1, 1, 1))
 
 
 def misaligned(array: Array, offset: int, nbytes: int) -> bool:

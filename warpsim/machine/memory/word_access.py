@@ -16,6 +16,7 @@ from warpsim.machine.memory.addresses import (
     Extent,
     RowProblem,
     bits_of,
+    first_rank,
     last_along,
     misaligned,
     pattern_of,
@@ -78,11 +79,11 @@ def locate(port: Port, kind: str, address: Address, nbytes: int) -> tuple[Place,
 
 
 def _remote(port: Port, array: Array, columns: Array) -> tuple[Array, Array]:
-    """Resolve addresses in another CTA of the cluster, whose rank plus one is in the bits above the offset."""
-    rank = (array >> CLUSTER_SHIFT) - 1
-    peer = port.machine.cluster_peer(columns, np.maximum(rank, 0))
-    found = (rank >= 0) & (peer >= 0)
-    bad = spread((rank >= 0) & ~found, port.group.selection.shape)
+    """Resolve addresses in another CTA of the cluster."""
+    there = array >> CLUSTER_SHIFT
+    peer = port.machine.cluster_peer(columns, np.maximum(there - first_rank(port.machine.launch.cluster), 0))
+    found = (there > 0) & (peer >= 0)
+    bad = spread((there > 0) & ~found, port.group.selection.shape)
     if port.active is not None:
         bad = bad & port.active
     if bad.any():
