@@ -76,6 +76,15 @@ def test_padding(write):
     assert [f.rule for f in launched("a box", write)] == ["uninitialised"]
 
 
+def test_what_is_no_padding():
+    """A store has left it undefined beside what is written."""
+    write = rows(0, 3) + " st.shared.b64 [%r1+48], %rd1; st.shared.b64 [%r1+56], %rd1;"
+    (found,) = launched("bytes", write + " st.shared.b32 [%r1+60], %r20;")
+
+    assert (found.line, found.other.line) == (STORED, WRITTEN)
+    assert launched("bytes", write) == ()
+
+
 def test_what_a_tensor_leaves_out():
     """Elements outside of the tensor are not stored."""
     assert launched("a box", rows(0, 3), size=12) == ()

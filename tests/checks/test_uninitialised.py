@@ -147,6 +147,33 @@ def test_padding_of_structures_may_be_copied():
     assert findings("st.shared.u8 [%r3], %r1; ld.shared.u8 %r4, [%r3+1];\nst.global.u8 [%rd4], %r4;") == [(1, 0, ALL)]
 
 
+BESIDE = "shl.b32 %r6, %r1, 3; mov.u32 %r7, s; add.u32 %r7, %r7, %r6; st.shared.u32 [%r7+512], %r1;"
+TOGETHER = "ld.shared.v2.u32 {%r8, %r9}, [%r7+512];\nadd.s64 %rd5, %rd4, %rd3; st.global.v2.u32 [%rd5], {%r8, %r9};"
+
+
+@pytest.mark.parametrize(
+    ("store", "silent"),
+    [
+        ("ld.shared.u32 %r4, [%r3]; st.shared.u32 [%r7+516], %r4;", False),
+        ("add.u32 %r4, %r1, %r5; st.shared.u32 [%r7+516], %r4;", False),
+        ("st.shared.u32 [%r7+516], %r4; st.shared.u32 [%r7+516], %r1;", True),
+        ("ld.shared.v2.u32 {%r4, %r5}, [%r7+512]; st.shared.v2.u32 [%r7+512], {%r4, %r5};", True),
+        ("st.shared.u8 [%r7+516], %r4;", True),
+        ("", True),
+    ],
+)
+def test_padding_of_structures_is_stored_by_nobody(store, silent):
+    """What a store has left undefined beside defined words is no padding, if it was none before. Single bytes may be."""
+    found = findings(f"{BESIDE} {store}\n{TOGETHER}")
+    local = f"st.local.u32 [t], %r1; {store} ld.local.v2.u32 {{%r8, %r9}}, [t];\nst.global.v2.u32 [%rd4], {{%r8, %r9}};"
+    alone = (
+        findings(local.replace(".shared.u32 [%r7+516]", ".local.u32 [t+4]"), n=1) if ".shared.u32 [%r7" in store else []
+    )
+
+    assert [line for line, _, _ in found] == [2] * (not silent)
+    assert [line for line, _, _ in alone] == [1] * (not silent)
+
+
 @pytest.mark.parametrize("index", ["t", "t+4"])
 def test_local_array(index):
     """An element of a local array that was not written."""
@@ -424,3 +451,22 @@ def test_stores_write_where_they_go(place):
         empty = module.device.empty((64,), np.uint32)
         result = module["k"]((1,), (32,), (empty, np.zeros(64, np.uint32)), on_finding="collect", checks="default-race")
         assert [(f.rule, f.line) for f in result.findings] == expected
+
+
+def test_padding_where_another_call_has_stored():
+    """What a function leaves in its local memory is not there any more when it is called again."""
+    text = (
+        HEAD.replace(
+            ".visible .entry",
+            """.func f(.param .u64 to, .param .u32 first) {
+.reg .b64 %to; .reg .b32 %x<4>; .reg .pred %q; .local .align 8 .b32 v[2];
+ld.param.u64 %to, [to]; ld.param.u32 %x1, [first]; st.local.u32 [v], 5; setp.ne.u32 %q, %x1, 0;
+@%q add.u32 %x2, %x3, 1; @%q st.local.u32 [v+4], %x2; @%q ret;
+ld.local.v2.u32 {%x1, %x2}, [v]; st.global.v2.u32 [%to], {%x1, %x2}; ret; }
+.visible .entry""",
+        )
+        + "call f, (%rd1, 1); call f, (%rd1, 0); ret; }"
+    )
+    result = warpsim.load(text)["k"](1, 1, [np.zeros(8, np.uint32)] * 2, on_finding="collect")
+
+    assert result.findings == ()

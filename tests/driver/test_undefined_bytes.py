@@ -27,7 +27,7 @@ STATE = "st.relaxed.gpu.global.v2.u64 [%d1], {%d4, %d6};"
 WEAK = "st.global.v2.u64 [%d1], {%d4, %d6};"
 AGAIN = "st.relaxed.gpu.global.v2.u64 [%d1], {%d4, 102};"
 LOADS = "ld.relaxed.gpu.global.u64 %d8, [%d7+16];"
-LINE = (module_head() + TILE).splitlines().index("STORE  // here") + 1
+LINE = (module_head("sm_90") + TILE).splitlines().index("STORE  // here") + 1
 THREADS = 2
 
 
@@ -41,7 +41,7 @@ class Gpu(driver.Driver):
     def run(self, store=STATE, after="", states=None):
         """Launch the kernel; what it leaves is undefined in the first eight bytes of sixteen for each thread."""
         text = TILE.replace("STORE", store).replace("AFTER", after)
-        function = self.load(module_head() + text).function("tile")
+        function = self.load(module_head("sm_90") + text).function("tile")
         params = struct.pack("<QQ", self.states if states is None else states, self.out)
         self.launch(function, (1, 1, 1), (THREADS, 1, 1), params)
         return self.error
@@ -144,9 +144,20 @@ def test_what_the_next_kernel_reads(gpu):
 HALF = "ld.shared.u32 %r3, [%r2]; st.global.u32 [%d1+4], %r3;"
 WORD = "ld.global.u64 %d8, [%d1]; st.global.u64 [%d2+8], %d8;"
 PAIR = "ld.global.v2.u32 {%r2, %r3}, [%d1]; st.global.v2.u32 [%d2+8], {%r2, %r3};"
+TAKE = "shl.b32 %r1, %r1, 4; add.u32 %r2, %r2, %r1; ld.shared.u64 %d8, [%r2+16]; st.global.u64 [%d2+8], %d8;"
+ASYNC = (
+    "shl.b32 %r3, %r1, 4; add.u32 %r3, %r3, %r2; cp.async.ca.shared.global [%r3+16], [%d1], 8; cp.async.wait_all; "
+    + TAKE
+)
+BULK = (
+    "setp.ne.u32 %p, %r1, 0; @%p bra W; mbarrier.init.shared.b64 [%r2+48], 1; mbarrier.arrive.expect_tx.shared.b64 %d8, [%r2+48], 32;"
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+16], [%d7], 32, [%r2+48];"
+    "W: bar.sync 0; V: mbarrier.try_wait.parity.shared.b64 %p, [%r2+48], 0; @!%p bra V;"
+    "" + TAKE
+)
 
 
-@pytest.mark.parametrize("moves", [WORD, PAIR])
+@pytest.mark.parametrize("moves", [WORD, PAIR, ASYNC, BULK])
 def test_what_the_next_kernel_copies(gpu, moves):
     """What it loads together with defined bytes is no padding of theirs, unless nothing ever wrote it."""
     gpu.run(HALF)

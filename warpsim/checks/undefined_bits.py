@@ -13,7 +13,7 @@ import numpy as np
 
 from warpsim.analysis.undefined import deciding, moves_by, read_unwritten, scale_of
 from warpsim.checks.difference import decide, in_grid, keep, report_use, withheld
-from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, UndefinedTensor, muted
+from warpsim.checks.undefined_memory import AtOnce, LeftMemory, UndefinedMemory, UndefinedTensor, anything_left, muted
 from warpsim.checks.undefined_products import TILED, UndefinedMatrix, mma_rows, wgmma_rows
 from warpsim.checks.undefined_registers import CONTENTS, PADDING, RULE, lanes_of, ones, origins, travels, undefined
 from warpsim.checks.undefined_textures import UndefinedTextures
@@ -102,8 +102,11 @@ class TransferFunction:
             return self._any
         return self._move if self.moves.fate is Fate.MOVED else self._bitwise
 
-    def ports(self, machine: Machine, group: Group, active: Array | None, *, combines: bool = False) -> dict[str, Any]:
-        """The ports of a body that is to move undefined bits: memory transfers such bits, and copies are done at once."""
+    def ports(
+        self, machine: Machine, group: Group, active: Array | None, *, combines: bool = False, left: bool = False
+    ) -> dict[str, Any]:
+        """The ports of a body that is to move undefined bits: memory transfers such bits (``left``: by stores), and copies are done at
+        once."""
         form, names = self.form, self.form.ports & {"memory", "async_groups", "bulk", "tensor", "textures"}
         ports = (
             warp_ports(machine, group, active, form)
@@ -115,8 +118,9 @@ class TransferFunction:
         if "tensor" in names:
             return {**ports, "tensor": UndefinedTensor(machine, group, active)}
         if "textures" in names:
-            return {"textures": UndefinedTextures(machine, group, active)}
-        memory = UndefinedMemory(machine, group, None if self.warps else active, combines=combines)
+            return {"textures": UndefinedTextures(machine, group, active, left=left)}
+        kind = LeftMemory if left else UndefinedMemory
+        memory = kind(machine, group, None if self.warps else active, combines=combines)
         return {**ports, **{name: memory if name == "memory" else AtOnce(memory) for name in names}}
 
     def committed(
@@ -294,13 +298,18 @@ class TransferFunction:
                 after = after()
         if where is None:
             return after
-        arguments = [address, _bits_of(group, value), *(get(machine, group) for get in self.getters[2:])]
+        leaves = _bits_of(group, value, padding=False)
+        computed = any(part.view(np.uint8).any() for part in (leaves if isinstance(leaves, tuple) else (leaves,)))
+        given = [address, _bits_of(group, value), leaves, *(get(machine, group) for get in self.getters[2:])]
         if self.warps:
-            arguments = [spread(group.warps, a, wide=False) for a in arguments]
-        self._note_stored(machine, group, address, (value,), _elsewhere(where, active))
+            given = [spread(group.warps, a, wide=False) for a in given]
+        address, bits, aside, *others = given
+        self._note_stored(machine, group, self.getters[0](machine, group), (value,), _elsewhere(where, active))
 
         def store() -> None:
-            form.function(op, *arguments, **self.ports(machine, group, active))
+            form.function(op, address, bits, *others, **self.ports(machine, group, active))
+            if computed or anything_left(machine):
+                form.function(op, address, aside, *others, **self.ports(machine, group, active, left=True))
             if after is not None:
                 after()
 
@@ -377,14 +386,18 @@ class TransferFunction:
                 return
 
 
-def _bits_of(group: Group, operand: Operand) -> Any:
-    """A source operand's undefined bits, in the type with which the instruction reads it."""
+def _bits_of(group: Group, operand: Operand, *, padding: bool = True) -> Any:
+    """A source operand's undefined bits, in the type with which the instruction reads it; without ``padding``, those that are none, nor
+    a byte: loops copy structures by bytes."""
     if operand.elements is not None:
-        return tuple([_bits_of(group, e) for e in operand.elements])
+        return tuple([_bits_of(group, e, padding=padding) for e in operand.elements])
     bits = None if operand.register is None else undefined(group, operand.register.index)
     dtype = operand.type.dtype
-    if bits is None:
+    if bits is None or not (padding or dtype.itemsize > 1):
         return np.zeros(1, dtype)
+    mask = None if padding or operand.register is None else group.shadow(PADDING, operand.register.index)
+    if mask is not None:
+        bits = np.where(mask, np.zeros(1, bits.dtype), bits)
     return bits if dtype.kind == "b" else retype(bits, dtype)
 
 

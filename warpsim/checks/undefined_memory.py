@@ -3,7 +3,7 @@ which are reported where a bulk copy stores them to global memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from warpsim.checks.difference import Held, in_order, keep, note, report
 from warpsim.checks.undefined_registers import CONTENTS, REGISTER, RULE, UNFINISHED, Use, early_use, lanes_of, origins
-from warpsim.checks.written import ALL, WrittenBits
+from warpsim.checks.written import WrittenBits
 from warpsim.isa.ports import Atomic
 from warpsim.layout.tensor_memory import Tile
 from warpsim.machine.asynchrony.transfers import copy_threads, late, store_remote
@@ -24,7 +24,7 @@ from warpsim.machine.memory.addresses import Address, space_of
 from warpsim.machine.memory.global_access import resolve
 from warpsim.machine.memory.tensor import Tensor
 from warpsim.machine.reporting import present
-from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, Allocation
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.tensor_memory import TensorMemory
 from warpsim.machine.state.transfers import (
@@ -46,19 +46,99 @@ from warpsim.types import ScalarType, bits_type
 QUIET = Hooks()
 
 
+def written_of(allocation: Allocation) -> Array | None:
+    """The written bits of an allocation: uint8; None if all are."""
+    return None if allocation.shadow is None else allocation.shadow.data
+
+
+def left_in(written: WordSpace) -> WordSpace:
+    """The bits of a memory with this shadow that a store has left undefined."""
+    if written.shadow is None:
+        written.shadow = WordSpace(written.size, written.n_columns)
+    return written.shadow
+
+
+def left_of(allocation: Allocation) -> Array | None:
+    """The bits of an allocation that a store has left undefined, which the host has not seen: uint8; None if there are none."""
+    marks = [one.marks.data for one in (allocation.withheld or {}).values()]
+    return reduce(np.bitwise_or, marks) * np.uint8(0xFF) if marks else None
+
+
+BitsOf = Callable[[Allocation], Array | None]
+ELSEWHERE: dict[BitsOf, int] = {written_of: 0xFF, left_of: 0}
+"""The byte of memory of which these say nothing."""
+
+
+def anything_left(machine: Machine) -> bool:
+    """Whether anything is undefined because of a store."""
+    spaces = [space.shadow for space in (machine.batch.shared, machine.batch.local)]
+    some = any(space is not None and space.shadow is not None for space in spaces)
+    return some or any(allocation.withheld for allocation in machine.launch.memory.shadowed())
+
+
+class _ShadowMemory(Memory):
+    """A group's port on the shadows of memories: a bit is 1 if it has been written. Memory without a shadow
+    counts as written."""
+
+    __slots__ = ()
+    bits_of = staticmethod(written_of)
+
+    def __init__(self, machine: Machine, group: Group, active: Array | None, *, unused: bool = False) -> None:
+        super().__init__(machine, group, active, unused=unused)
+        self.shared, self.local = self.shared.shadow or self.shared, self.local.shadow or self.local
+        self.hooks = QUIET
+
+    def load_global(self, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
+        """A 1 for each written bit of the elements."""
+        base, offset = address.base, address.offset
+        place, owner, good = resolve(self, as_array(base).view(np.int64), offset, dtype.itemsize * count, write=False)
+        out = tuple([np.full((*place.shape, dtype.itemsize), ELSEWHERE[self.bits_of], np.uint8) for _ in range(count)])
+        for index in distinct(owner[good]):
+            allocation = self.globals.allocation(int(index))
+            bits = self.bits_of(allocation)
+            if bits is not None:
+                here = good & (owner == index)
+                for k, target in enumerate(out):
+                    at = place[here] - allocation.start + k * dtype.itemsize
+                    target[here] = bits[at[:, None] + np.arange(dtype.itemsize)]
+        return tuple([target.view(dtype)[..., 0] for target in out])
+
+    def atomic(self, space: str, address: Address, type: ScalarType, atomic: Atomic, *, returns: bool) -> Array | None:
+        """Update the written bits; those of global memory are only read."""
+        if space_of(space, address) != "global":
+            return super().atomic(space, address, type, atomic, returns=returns)
+        return self.load_global(address, type.dtype, 1)[0] if returns else None
+
+    def store_global(self, address: Address, values: tuple[Array, ...]) -> None:
+        """Mark as written; undefined values stored to global memory are reported elsewhere."""
+
+
+class _LeftMemory(_ShadowMemory):
+    """A group's port on what stores have left undefined: a bit is 1 if one has."""
+
+    __slots__ = ()
+    bits_of = staticmethod(left_of)
+
+    def __init__(self, machine: Machine, group: Group, active: Array | None, *, unused: bool = False) -> None:
+        super().__init__(machine, group, active, unused=unused)
+        self.shared, self.local = left_in(self.shared), left_in(self.local)
+
+
 class UndefinedMemory:
     """A memory port whose loads return, and whose stores take, a 1 for each undefined bit.
 
     A body that only moves bits computes with this port which bits of its result were never written.
     """
 
+    PORT = _ShadowMemory
+
     def __init__(self, machine: Machine, group: Group, active: Array | None, *, combines: bool = False) -> None:
         self.machine, self.combines = machine, combines
-        self.port = _ShadowMemory(machine, group, active)
+        self.port = self.PORT(machine, group, active)
 
     def among(self, active: Array) -> UndefinedMemory:
         """The port restricted to some of its threads."""
-        return UndefinedMemory(self.machine, self.port.group, self.port.among(active).active, combines=self.combines)
+        return type(self)(self.machine, self.port.group, self.port.among(active).active, combines=self.combines)
 
     def multiples(self, address: Address, nbytes: int) -> UndefinedMemory:
         """The port restricted to the threads whose address is a multiple of so many bytes."""
@@ -69,15 +149,20 @@ class UndefinedMemory:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.port, name)
 
+    @staticmethod
+    def turned(array: Array) -> Array:
+        """Bits of a shadow as this port gives them, and the reverse."""
+        return _inverted(array)
+
     def load(self, space: str, address: Address, type: ScalarType, count: int = 1) -> tuple[Array, ...]:
         """Load the undefined bits of ``count`` consecutive elements."""
         with muted(self.machine):
             values = self.port.load(space, address, type, count)
-        return tuple([_inverted(v) for v in values])
+        return tuple([self.turned(v) for v in values])
 
     def store(self, space: str, address: Address, type: ScalarType, values: tuple[Array, ...]) -> None:
         """Store the undefined bits of elements."""
-        kept = tuple([_inverted(as_array(v)).view(type.dtype) for v in values])
+        kept = tuple([self.turned(as_array(v)).view(type.dtype) for v in values])
         with muted(self.machine):
             self.port.store(space, address, type, kept)
         self._reopen()
@@ -105,13 +190,25 @@ class UndefinedMemory:
         """The undefined bits of matrix rows, which are in shared memory."""
         with muted(self.machine):
             words = self.port.read_words(space, address, count)
-        return tuple([~w for w in words])
+        return tuple([self.turned(w) for w in words])
 
     def write_words(self, space: str, address: Array, words: tuple[Array, ...], active: Array) -> None:
         """Store the undefined bits of matrix rows."""
         with muted(self.machine):
-            self.port.write_words(space, address, tuple([~w for w in words]), active)
+            self.port.write_words(space, address, tuple([self.turned(w) for w in words]), active)
         self._reopen()
+
+
+class LeftMemory(UndefinedMemory):
+    """A memory port whose loads return, and whose stores take, a 1 for each bit that is undefined because of a store, which no padding
+    of a structure is. What is defined counts, too."""
+
+    PORT = _LeftMemory
+
+    @staticmethod
+    def turned(array: Array) -> Array:
+        """Bits as they are, unsigned."""
+        return _inverted(_inverted(array))
 
 
 class UndefinedTensor(Tensor):
@@ -171,41 +268,6 @@ def muted(machine: Machine) -> Iterator[None]:
         machine.muted -= 1
 
 
-class _ShadowMemory(Memory):
-    """A group's port on the shadows of memories: a bit is 1 if it has been written. Memory without a shadow
-    counts as written."""
-
-    __slots__ = ()
-
-    def __init__(self, machine: Machine, group: Group, active: Array | None, *, unused: bool = False) -> None:
-        super().__init__(machine, group, active, unused=unused)
-        self.shared, self.local = self.shared.shadow or self.shared, self.local.shadow or self.local
-        self.hooks = QUIET
-
-    def load_global(self, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
-        """A 1 for each written bit of the elements."""
-        base, offset = address.base, address.offset
-        place, owner, good = resolve(self, as_array(base).view(np.int64), offset, dtype.itemsize * count, write=False)
-        out = tuple([np.full((*place.shape, dtype.itemsize), 0xFF, np.uint8) for _ in range(count)])
-        for index in distinct(owner[good]):
-            bits = self.globals.allocation(int(index)).shadow
-            if bits is not None:
-                here = good & (owner == index)
-                for k, target in enumerate(out):
-                    at = place[here] - bits.start + k * dtype.itemsize
-                    target[here] = bits.data[at[:, None] + np.arange(dtype.itemsize)]
-        return tuple([target.view(dtype)[..., 0] for target in out])
-
-    def atomic(self, space: str, address: Address, type: ScalarType, atomic: Atomic, *, returns: bool) -> Array | None:
-        """Update the written bits; those of global memory are only read."""
-        if space_of(space, address) != "global":
-            return super().atomic(space, address, type, atomic, returns=returns)
-        return self.load_global(address, type.dtype, 1)[0] if returns else None
-
-    def store_global(self, address: Address, values: tuple[Array, ...]) -> None:
-        """Mark as written; undefined values stored to global memory are reported elsewhere."""
-
-
 def _exchanged(old: Array, new: Array, *_: Array) -> Array:
     return new
 
@@ -238,11 +300,13 @@ def landed(machine: Machine, group: Group, active: Array | None, transfer: Trans
         return
     if not late(machine):
         return
-    memory = UndefinedMemory(machine, transfer.group, transfer.lanes(which))
     with muted(machine):
         if isinstance(work, ThreadCopy):
-            copy_threads(memory, work.dst, work.src, work.nbytes, work.take)
+            for port in (UndefinedMemory, LeftMemory)[: 1 + anything_left(machine)]:
+                memory = port(machine, transfer.group, transfer.lanes(which))
+                copy_threads(memory, work.dst, work.src, work.nbytes, work.take)
         elif isinstance(work, RemoteStore) and transfer.undefined is not None:
+            memory = UndefinedMemory(machine, transfer.group, transfer.lanes(which))
             store_remote(memory, work.dst, work.type, transfer.undefined, None)
 
 
@@ -252,12 +316,8 @@ def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:
     assert isinstance(bits, WrittenBits)
     to = work.to
     if isinstance(work, RunLoad):
-        steps = np.arange(0, work.nbytes, 4)
-        address = to.start[which][:, None] + steps
-        if work.source is not None:
-            written = bits.gather(work.source.start[which][:, None] + steps, work.source.columns[which][:, None], U32)
-        else:
-            written = _of_runs(machine, work.address[to.lane[which]], work.nbytes)
+        address = to.start[which][:, None] + np.arange(0, work.nbytes, 4)
+        written = _of_runs(machine, work, which, bits, written_of)
         if work.reduction is not None:
             assert work.type is not None
             elements = np.ascontiguousarray(written).view(f"u{work.type.bytes}")
@@ -270,40 +330,54 @@ def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:
         if not [a for a in followed if a.start < high and low < a.end]:
             return
         address = work.boxes.shared(to.start[which])
-        written = _of_boxes(machine, work, which)
+        written = _of_boxes(machine, work, which, written_of)
     if (written == np.iinfo(written.dtype).max).all():
         return
     columns = np.broadcast_to(to.columns[which][:, None], written.shape)
+    if anything_left(machine):
+        beside = left_in(bits)
+        if isinstance(work, RunLoad):
+            kept = _of_runs(machine, work, which, beside, left_of)
+        else:
+            kept = _of_boxes(machine, work, which, left_of)
+        beside.scatter(address, columns, kept)
     if isinstance(work, RunLoad) and work.reduction is not None:
         written = written & bits.gather(address, columns, U32)
     bits.scatter(address, columns, np.ascontiguousarray(written))
     bits.reopen()
 
 
-def _of_runs(machine: Machine, addresses: Array, nbytes: int) -> Array:
-    """The written bits of runs of global memory: words ``[runs, nbytes / 4]``."""
-    out = np.full((len(addresses), nbytes), 0xFF, np.uint8)
+def _of_runs(machine: Machine, work: RunLoad, which: Which, shared: WordSpace, bits_of: BitsOf) -> Array:
+    """Bits of runs of global memory, or of ``shared``, which has those of shared memory: words ``[runs, nbytes / 4]``."""
+    nbytes, source = work.nbytes, work.source
+    if source is not None:
+        return shared.gather(
+            source.start[which][:, None] + np.arange(0, nbytes, 4), source.columns[which][:, None], U32
+        )
+    addresses = work.address[work.to.lane[which]]
+    out = np.full((len(addresses), nbytes), ELSEWHERE[bits_of], np.uint8)
     for allocation in machine.launch.memory.shadowed():
-        assert allocation.shadow is not None
-        for row in np.flatnonzero((addresses >= allocation.start) & (addresses + nbytes <= allocation.end)):
-            at = int(addresses[row]) - allocation.start
-            out[row] = allocation.shadow.data[at : at + nbytes]
+        bits = bits_of(allocation)
+        if bits is not None:
+            for row in np.flatnonzero((addresses >= allocation.start) & (addresses + nbytes <= allocation.end)):
+                at = int(addresses[row]) - allocation.start
+                out[row] = bits[at : at + nbytes]
     return out.view(np.uint32)
 
 
-def _of_boxes(machine: Machine, work: BoxLoad, which: Which) -> Array:
-    """The written bits of the elements of boxes; elements outside the tensor are filled."""
+def _of_boxes(machine: Machine, work: BoxLoad, which: Which, bits_of: BitsOf) -> Array:
+    """Bits of the elements of boxes; elements outside the tensor are filled."""
     boxes = work.boxes
     place, inside = boxes.elements(work.to.lane[which])
     size = boxes.dtype.itemsize
-    out = np.full((*place.shape, size), ALL & 0xFF, np.uint8)
+    out = np.full((*place.shape, size), ELSEWHERE[bits_of], np.uint8)
     for allocation in machine.launch.memory.shadowed():
-        assert allocation.shadow is not None
+        bits = bits_of(allocation)
         address = boxes.fields.address + place
         here = inside & (address >= allocation.start) & (address + size <= allocation.end)
-        if here.any():
+        if bits is not None and here.any():
             at = address[here] - allocation.start
-            out[here] = allocation.shadow.data[at[:, None] + np.arange(size)]
+            out[here] = bits[at[:, None] + np.arange(size)]
     return out.view(boxes.dtype)[..., 0]
 
 
@@ -323,13 +397,7 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
     columns, start = work.source.columns[which][:, None], work.source.start[which]
     if isinstance(work, RunStore):
         address = start[:, None] + np.arange(0, work.source.nbytes, 8)
-        written = bits.gather(address, np.broadcast_to(columns, address.shape), U64)
-        if work.kept is None:
-            lacking = _lacking(written, combined=work.reduction is not None)
-        else:
-            stored = np.where(work.kept[which], np.uint8(255), np.uint8(0)).view(U64)
-            lacking = (written & stored == 0) & (stored != 0)
-            written = written | ~stored
+        written, lacking = _lacking(bits, work, which, address, columns)
     else:
         boxes = work.boxes
         address = boxes.shared(start)
@@ -359,22 +427,30 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
         keep(machine, at, places, ~written, np.full(places.shape, -1))
 
 
-def _lacking(written: Array, *, combined: bool) -> Array:
-    """A mask of the 8-byte groups ``[runs, nbytes / 8]`` without a written byte.
+def _lacking(bits: WrittenBits, work: RunStore, which: Which, address: Array, columns: Array) -> tuple[Array, Array]:
+    """The written bits of 8-byte groups ``[runs, nbytes / 8]``, and a mask of those that lack a byte.
 
-    One written byte suffices, because the rest may be structure padding. The last group counts with those before it,
-    because copy sizes are multiples of 16 bytes. Reduced data has no padding.
+    One written byte suffices, because the rest may be structure padding, unless a store has left a byte undefined. The last group counts
+    with those before it, because copy sizes are multiples of 16 bytes. Reduced data has no padding.
     """
-    if combined:
-        return np.asarray(written != np.iinfo(written.dtype).max)
+    written = bits.gather(address, np.broadcast_to(columns, address.shape), U64)
+    if work.reduction is not None:
+        return written, np.asarray(written != np.iinfo(written.dtype).max)
     lacking = np.asarray(written == 0)
-    lacking[:, -1] &= lacking[:, -2]
-    return lacking
+    if work.kept is None:
+        lacking[:, -1] &= lacking[:, -2]
+    else:
+        stored = np.where(work.kept[which], np.uint8(255), np.uint8(0)).view(U64)
+        lacking = (written & stored == 0) & (stored != 0)
+        written = written | ~stored
+    if bits.shadow is not None:
+        lacking |= bits.shadow.gather(address, columns, U64) & ~written != 0
+    return written, lacking
 
 
 def _use_of(machine: Machine, group: Group, kind: str, first: int, use: str, advice: str) -> Use:
     """The finding that undefined memory matters; ``advice`` is for what nothing wrote."""
-    origin = origins(machine).of(kind, first, first)
+    origin = origins(machine).of(kind, first, first + 7)
     if origin is not None and UNFINISHED in origin.values:
         return early_use(group, origin, f"what comes of it is {use}")
     source, what = None if origin is None else origin.values.get(REGISTER), "uninitialised bytes"

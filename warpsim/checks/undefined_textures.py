@@ -6,23 +6,30 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from warpsim.checks.undefined_memory import UndefinedMemory
+from warpsim.checks.undefined_memory import LeftMemory, UndefinedMemory
 from warpsim.checks.undefined_registers import whole
 from warpsim.isa.ports import MemoryPort
 from warpsim.layout.textures import Fields
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.memory.textures import Part, Textures
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 
 U32 = np.dtype(np.uint32)
 
 
 class UndefinedTextures(Textures):
-    """A port whose loads return a 1 for each undefined bit. A channel is undefined where a bit is of what it is sampled from."""
+    """A port whose loads return a 1 for each undefined bit (``left``: by a store). A channel is undefined where a bit is of what it is
+    sampled from."""
+
+    def __init__(self, machine: Machine, group: Group, active: Array | None, *, left: bool) -> None:
+        super().__init__(machine, group, active)
+        self._kind = LeftMemory if left else UndefinedMemory
 
     def memory(self, lanes: Array) -> MemoryPort:
         """The undefined bits of elements."""
-        return UndefinedMemory(self.machine, self.group, lanes)
+        return self._kind(self.machine, self.group, lanes)
 
     def part(
         self, fields: Fields, geometry: str, coordinates: list[Array], mask: Array, *, whole: bool = False

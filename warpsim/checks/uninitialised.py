@@ -9,6 +9,7 @@ global memory.
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,15 @@ from warpsim.checks.difference import Again, decide, judge, remember, report_use
 from warpsim.checks.race.unused import AGAIN, undefined_reads
 from warpsim.checks.undefined_bits import TransferFunction, check_end, known_of, transfer_of
 from warpsim.checks.undefined_loads import EARLY, Met, meeting
-from warpsim.checks.undefined_memory import UndefinedMemory, check_argument, landed, muted, stored, written_cells
+from warpsim.checks.undefined_memory import (
+    UndefinedMemory,
+    anything_left,
+    check_argument,
+    landed,
+    muted,
+    stored,
+    written_cells,
+)
 from warpsim.checks.undefined_products import Unfinished, early, without
 from warpsim.checks.undefined_registers import (
     MEMORY,
@@ -437,11 +446,11 @@ def _report_uses(machine: Machine, group: Group, flow: TransferFunction, active:
             report(machine, group, slot, bits, active, use)
 
 
-def _met_bits(machine: Machine, met: Met) -> Any:
-    """The undefined bits of the results of a step that reads bytes never written."""
+def _met_bits(machine: Machine, met: Met, *, left: bool = False) -> Any:
+    """The undefined bits of the results of a step that reads bytes never written; ``left``: by stores."""
     flow, group, form = met.flow, met.group, met.flow.instruction.form
     with muted(machine):
-        return form.function(flow.instruction.op, *met.arguments, **flow.ports(machine, group, met.active))
+        return form.function(flow.instruction.op, *met.arguments, **flow.ports(machine, group, met.active, left=left))
 
 
 def _take(machine: Machine, met: Met) -> bool:
@@ -449,12 +458,15 @@ def _take(machine: Machine, met: Met) -> bool:
     flow, group, active = met.flow, met.group, met.active
     instruction = flow.instruction
     bits = _met_bits(machine, met) if met.bits is None else met.bits
+    aside = _met_bits(machine, met, left=True) if anything_left(machine) else None
     padding = _padding(machine, group, instruction, met.arguments[0], active)
     slots = flow.written
     if flow.commit is None or bits is None:
         return False
-    bits = collect(group.warps, bits, wide=flow.wide) if flow.warps else bits
-    taken = flow.committed(machine, group, bits, active)
+    taken, kept = (
+        flow.committed(machine, group, collect(group.warps, each, wide=flow.wide) if flow.warps else each, active)
+        for each in (bits, bits if aside is None else aside)
+    )
     lanes = {slot: lanes_of(taken[slot]) & (True if active is None else active) for slot in slots if slot in taken}
     found = {slot: mask for slot, mask in lanes.items() if mask.any()}
     origins(machine).loaded(machine, group, instruction, met.arguments[0], found)
@@ -470,21 +482,11 @@ def _take(machine: Machine, met: Met) -> bool:
             beside = each.any(axis=-1) & ~each.all(axis=-1)
             if len(padding) == len(slots):
                 beside = beside | padding[number]
-            if instruction.traits.access is Access.LOAD and beside.any():
-                beside = beside & ~_withheld(machine, met.arguments[0].places + number * size, size, beside.shape)
+            if aside is not None and beside.any():
+                both = zip(halves(bits).values(), halves(kept[slot]).values(), strict=True)
+                beside = beside & functools.reduce(np.bitwise_and, [(one & other) == 0 for one, other in both])
             group.set_shadow(PADDING, slot, beside if beside.any() else None)
     return True
-
-
-def _withheld(machine: Machine, places: Array, nbytes: int, shape: tuple[int, ...]) -> Array:
-    """A mask of lanes that load what an earlier launch has computed from undefined values, which is no padding."""
-    out, places = np.zeros(shape, np.bool_), np.broadcast_to(places, shape)
-    for allocation in machine.launch.memory.shadowed():
-        for one in (allocation.withheld or {}).values():
-            here = (places >= allocation.start) & (places + nbytes <= allocation.end)
-            at = (places[here] - allocation.start)[:, None] + np.arange(nbytes)
-            out[here] |= (one.marks.data[at] > written_bits(allocation).data[at]).any(axis=1)
-    return out
 
 
 def _padding(

@@ -25,7 +25,7 @@ FEW = 1024
 
 
 class WrittenBits(WordSpace):
-    """The shadow of a `WordSpace`. ``full`` marks rows written in every column, ``open`` counts the others. As long as
+    """The shadow of a `WordSpace`. Its own shadow has a 1 for each bit that a store has left undefined. ``full`` marks rows written in every column, ``open`` counts the others. As long as
     nothing else is written, ``full`` says it all, and the words are not made."""
 
     def __init__(self, size: int, n_columns: int) -> None:
@@ -109,6 +109,9 @@ class WrittenBits(WordSpace):
         if nbytes:
             self.own()
             self.words[low:high, columns] = 0
+            if self.shadow is not None:
+                self.shadow.own()
+                self.shadow.words[low:high, columns] = 0
             self.full[low:high] = False
             self.views.clear()
             self._recount()
