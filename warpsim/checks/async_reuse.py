@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import attrs
@@ -15,8 +15,10 @@ from warpsim.checks.race import RULE as RACE
 from warpsim.checks.undefined_loads import read_early
 from warpsim.checks.undefined_products import EARLY, Unfinished
 from warpsim.checks.undefined_registers import UNFINISHED, travels
-from warpsim.isa.traits import Access, Matrix
+from warpsim.isa.traits import Access
+from warpsim.isa.traits import Matrix as Moves
 from warpsim.machine.asynchrony.transfers import late
+from warpsim.machine.asynchrony.wgmma import Matrix
 from warpsim.machine.asynchrony.wgmma_chains import Chain
 from warpsim.machine.hooks import RegionAccesses
 from warpsim.machine.machine import Machine
@@ -29,7 +31,7 @@ from warpsim.machine.values import Array, as_array
 from warpsim.machine.watcher import ATOMIC, READ, WRITE, MemoryAccess, Watcher
 from warpsim.numerics.arrays import distinct
 from warpsim.program.program import Instruction
-from warpsim.records import frozen
+from warpsim.records import define, frozen
 
 OVERWRITE = "async-smem-overwrite"
 RULES = frozenset({EARLY, OVERWRITE})
@@ -43,27 +45,26 @@ _NEVER = np.iinfo(np.int32).max
 
 
 class MatrixFootprint:
-    """The elements that a wgmma reads: byte addresses ``[elements, columns]`` within ``limits``, ``itemsize`` bytes
-    each; ``tickets`` of the ``warpgroup``, by CTA (0: of another one)."""
+    """The elements that a wgmma reads: byte addresses ``[elements, columns]``, ``itemsize`` bytes each; ``tickets`` of the
+    ``warpgroup``, by CTA (0: of another one)."""
 
     def __init__(
-        self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, tickets: Array,
-        warpgroup: int, then: Issued,
-    ) -> None:  # fmt: skip
+        self, address: Array, columns: Array, itemsize: int, tickets: Array, warpgroup: int, then: Issued
+    ) -> None:
         self.address, self.columns, self.itemsize = address, columns, itemsize
-        self.low, self.high = limits
-        self.tickets, self.open = tickets, tickets > 0
-        self.warpgroup, self.then = warpgroup, then
+        self.tickets, self.warpgroup, self.then = tickets, warpgroup, then
         self._keys: Array | None = None
 
-    def hits(self, access: SharedAccess) -> Array:
-        """A mask of accesses that touch an element still being read."""
+    def hits(self, access: SharedAccess, done: Array) -> Array:
+        """A mask of accesses that touch an element still being read; ``done`` tickets are complete."""
+        n_ctas = len(self.tickets)
+        open = self.tickets > done[self.warpgroup * n_ctas :][:n_ctas]
         own = self.address.shape[-1] > 1  # otherwise all columns read the same addresses
         if self._keys is None:
             self._keys = np.sort((self.address + (self.columns << 32 if own else 0)).reshape(-1))
         low = access.place + (access.columns << 32 if own else 0)
         first, last = (np.searchsorted(self._keys, at) for at in (low - self.itemsize + 1, low + access.nbytes))
-        found = (first < last) & self.open[access.columns]
+        found = (first < last) & open[access.columns]
         return found if access.active is None else found & access.active
 
     def spoiled(self, machine: Machine, access: SharedAccess, found: Array, what: str) -> bool:
@@ -78,6 +79,39 @@ class MatrixFootprint:
         mine = (threads >> 7 == self.warpgroup) & np.isin(ctas, columns)
         part = Unfinished(place & ~3, columns, access.nbytes, rule[1])
         return overwritten(machine, self.then, mine, part, origin)
+
+
+@define(eq=False)
+class MatrixReads:
+    """What wgmma read that ``warpgroups`` began together, within ``limits`` of shared memory: the ``matrices`` in ``columns``, or the
+    addresses of one and the bytes at each (`Watcher.tile_read`), each of the product behind it, as where the last of these stands;
+    ``tickets`` as `Starting.tickets`. The elements are found where an access meets the limits."""
+
+    limits: list[tuple[int, int]]
+    matrices: Sequence[tuple[Matrix | tuple[Array, int], Instruction, int]]
+    columns: Array
+    warpgroups: list[int]
+    tickets: Array
+    then: Issued
+    _footprints: list[MatrixFootprint] | None = None
+
+    def footprints(self, n_ctas: int) -> list[MatrixFootprint]:
+        """The elements."""
+        if self._footprints is None:
+            self._footprints = []
+            apart = self.columns.shape[0] > 1
+            for matrix, instruction, at in self.matrices:
+                address, nbytes = matrix.read()[:2] if isinstance(matrix, Matrix) else matrix
+                then, (*_, rows, width) = self.then.linked(instruction, at), address.shape
+                for i, number in enumerate(self.warpgroups):
+                    owners = self.columns[i if apart else 0]
+                    part = address[..., i if rows > 1 else 0, :].reshape(-1, width)
+                    mine = self.tickets[number * n_ctas : (number + 1) * n_ctas]
+                    if apart:  # these CTAs only: others may be here in another iteration
+                        mine, every = np.zeros(n_ctas, np.int64), mine
+                        mine[owners] = every[owners]
+                    self._footprints.append(MatrixFootprint(part, owners, nbytes, mine, number, then))
+        return self._footprints
 
 
 @frozen(eq=False)
@@ -103,7 +137,7 @@ class SharedAccess:
         """Whether what is undefined of these goes on as values of registers. A debugger stops at once, where the copy can be looked at;
         and a load that is early is a race, too."""
         traits, settings = present(self.group).traits, machine.launch.settings
-        loads = self.kind == READ and (traits.access is Access.LOAD or traits.matrix is Matrix.LOAD)
+        loads = self.kind == READ and (traits.access is Access.LOAD or traits.matrix is Moves.LOAD)
         return (
             loads and travels(settings.checks) and not settings.by_warp and (self.rows or RACE not in settings.checks)
         )
@@ -126,10 +160,10 @@ class SharedAccess:
 
 
 class SharedUses:
-    """The operations of a batch in flight. ``matrices`` are the footprints of wgmma."""
+    """The operations of a batch in flight. ``matrices`` are those of wgmma."""
 
     def __init__(self, size: int, n_ctas: int) -> None:
-        self.matrices: list[MatrixFootprint] = []
+        self.matrices: list[MatrixReads] = []
         self._extent = size, n_ctas
         self._copies: dict[int, Transfer] = {}
         self._sheets: dict[str, EpochSheets] = {}
@@ -177,9 +211,10 @@ class SharedUses:
 
     def meets(self, low: int, high: int) -> bool:
         """Whether anything in flight may touch ``[low, high)`` of any column."""
-        for matrix in self.matrices:
-            if matrix.low < high and low < matrix.high:
-                return True
+        for reads in self.matrices:
+            for start, end in reads.limits:
+                if start < high and low < end:
+                    return True
         for kind in self._oldest:
             oldest = self._oldest[kind]
             for sheet in self._sheets[kind].sheets if oldest != _NEVER else ():  # as `EpochSheets.meet`: no calls
@@ -198,13 +233,14 @@ class SharedUses:
             return
         self._compare(machine, access, "reads")
         if self.matrices:
-            low, high = int(access.place.min()), int(access.place.max()) + access.nbytes
-            for matrix in self.matrices:
-                if matrix.low < high and low < matrix.high:
-                    found = matrix.hits(access)
-                    what = "is written while a wgmma in flight reads it"
-                    if found.any() and not matrix.spoiled(machine, access, found, what):
-                        access.report(machine, OVERWRITE, what, matrix.then.instruction, found)
+            low, high, wgmma = int(access.place.min()), int(access.place.max()) + access.nbytes, machine.batch.wgmma
+            assert wgmma is not None, "it reads"
+            met = [r for r in self.matrices if any(start < high and low < end for start, end in r.limits)]
+            for matrix in [matrix for reads in met for matrix in reads.footprints(machine.batch.shape.n_ctas)]:
+                found = matrix.hits(access, wgmma.done)
+                what = "is written while a wgmma in flight reads it"
+                if found.any() and not matrix.spoiled(machine, access, found, what):
+                    access.report(machine, OVERWRITE, what, matrix.then.instruction, found)
 
     def _compare(self, machine: Machine, access: SharedAccess, kind: str) -> None:
         """Compare accesses with what copies in flight write, or read."""
@@ -276,24 +312,9 @@ class InFlight:
     def issued(self, group: Group, starting: Starting) -> Issued:
         """The wgmma that begins: the same for both of its matrices."""
         if self._starting is None or self._starting[0] is not starting.tickets:
-            self._starting = starting.tickets, Issued.of(group, starting.issue)
+            issue = starting.issue
+            self._starting = starting.tickets, Issued.of(group, issue.instruction, issue.slots_other)
         return self._starting[1]
-
-    def note(
-        self, machine: Machine, warpgroups: list[int], address: Array, columns: Array, limits: tuple[int, int],
-        nbytes: int, tickets: Array, then: Issued,
-    ) -> None:  # fmt: skip
-        """Note a matrix (`Watcher.tile_read`) of the wgmma that ``warpgroups`` begin with these tickets."""
-        n_ctas = machine.batch.shape.n_ctas
-        apart, (*_, rows, width) = columns.shape[0] > 1, address.shape
-        for i, number in enumerate(warpgroups):
-            owners = columns[i if apart else 0]
-            part = address[..., i if rows > 1 else 0, :].reshape(-1, width)
-            mine = tickets[number * n_ctas : (number + 1) * n_ctas]
-            if apart:  # these CTAs only: others may be here in another iteration
-                mine, every = np.zeros(n_ctas, np.int64), mine
-                mine[owners] = every[owners]
-            self.shared.matrices.append(MatrixFootprint(part, owners, limits, nbytes, mine, number, then))
 
     def settle(self) -> None:
         """Drop completed operations."""
@@ -345,11 +366,10 @@ class AsyncReuse(Watcher):
         if access.space == "global":
             for stores in self._stores(machine):
                 stores.touch(machine, group, access)
-        elif shared.busy and access.space != "local" and not (machine.delivering and late(machine)):
+        elif access.space != "local" and not (machine.delivering and late(machine)):
             at = access.at
-            if type(at) is int and not shared.meets(at, at + access.nbytes):
-                return
-            shared.touch(machine, SharedAccess.of(group, access, rows=False))
+            if shared.meets(at, at + access.nbytes) if type(at) is int else shared.busy:
+                shared.touch(machine, SharedAccess.of(group, access, rows=False))
 
     def region_accessed(self, machine: Machine, accesses: RegionAccesses) -> None:
         """Follow the accesses of compiled code one by one where they may meet anything in flight."""
@@ -371,15 +391,15 @@ class AsyncReuse(Watcher):
 
     def wgmma_chain_started(self, machine: Machine, group: Group, chain: Chain) -> None:
         """Note their matrices."""
-        at, found, warps = group.at, self._in_flight(machine), group.warps
-        columns, warpgroups = warps.columns, warps.warpgroups
-        for group.at, issue, matrices in zip(chain.places, chain.issues, chain.tiles.products, strict=True):
-            then = Issued.of(group, issue)
-            for matrix in matrices:
-                address, nbytes, _ = matrix.read()
-                limits = matrix.low, matrix.high
-                found.note(machine, warpgroups, address, columns, limits, nbytes, chain.tickets, then)
-        group.at = at
+        found, warps, tiles = self._in_flight(machine), group.warps, chain.tiles
+        matrices = [
+            (matrix, issue.instruction, at)
+            for issue, at, each in zip(chain.issues, chain.places, tiles.products, strict=True)
+            for matrix in each
+        ]
+        then = Issued.of(group, chain.issues[-1].instruction, chain.slots)
+        reads = MatrixReads(tiles.limits, matrices, warps.columns, warps.warpgroups, chain.tickets, then)
+        found.shared.matrices.append(reads)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
@@ -388,9 +408,11 @@ class AsyncReuse(Watcher):
         found = self._in_flight(machine)
         wgmma = machine.batch.wgmma
         if wgmma is not None and wgmma.starting is not None:
-            then = found.issued(group, wgmma.starting)
-            tickets = wgmma.starting.tickets
-            found.note(machine, group.warps.warpgroups, address, columns, limits, nbytes, tickets, then)
+            then, tickets = found.issued(group, wgmma.starting), wgmma.starting.tickets
+            matrix = (address, nbytes), then.instruction, group.at
+            found.shared.matrices.append(
+                MatrixReads([limits], [matrix], columns, group.warps.warpgroups, tickets, then)
+            )
         if not travels(machine.launch.settings.checks) and found.shared.written(*limits):
             nobody = np.zeros(0, np.int64)
             found.shared.touch(machine, SharedAccess(group, READ, address, nbytes, columns, by=nobody))
@@ -400,13 +422,7 @@ class AsyncReuse(Watcher):
         shared, wgmma = machine.batch.notes[IN_FLIGHT].shared, machine.batch.wgmma
         if wgmma is None:
             return
-        n_ctas, kept = machine.batch.shape.n_ctas, []
-        for matrix in shared.matrices:
-            first = matrix.warpgroup * n_ctas
-            matrix.open &= matrix.tickets > wgmma.done[first : first + n_ctas]
-            if np.logical_or.reduce(matrix.open):
-                kept.append(matrix)
-        shared.matrices = kept
+        shared.matrices = [reads for reads in shared.matrices if np.logical_or.reduce(reads.tickets > wgmma.done)]
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Check new copies against those in flight."""

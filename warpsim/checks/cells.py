@@ -271,7 +271,7 @@ class Log(Sequence[T]):
         if len(self.entries) != index:
             self.entries = self.entries[:index]
         self.entries += entries
-        self.n = len(self.entries)
+        self.n = index + len(entries)
         return index
 
     def __len__(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from warpsim.checks.undefined_bits import transfer_of
@@ -11,7 +12,7 @@ from warpsim.checks.undefined_registers import origins, put, together, undefined
 from warpsim.checks.written import WrittenBits
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
-from warpsim.machine.plan import FunctionPlan, Issue
+from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.selection import Selection
 from warpsim.machine.state.group import Group, Stack
 from warpsim.machine.values import Array, Value
@@ -30,11 +31,17 @@ class Issued:
     operands: dict[int, Value]
 
     @classmethod
-    def of(cls, group: Group, issue: Issue) -> Issued:
-        """The one that a group starts."""
+    def of(cls, group: Group, instruction: Instruction, slots: tuple[int, ...]) -> Issued:
+        """The one that a group starts, whose operands but A stand in these slots."""
         place = group.stack, group.block, group.at, group.local_base, group.generation
-        operands = {slot: group.read(slot) for slot in issue.slots_other}
-        return cls(issue.instruction, group.selection, group.plan, place, operands)
+        operands = {slot: group.read(slot) for slot in slots}
+        return cls(instruction, group.selection, group.plan, place, operands)
+
+    def linked(self, instruction: Instruction, at: int) -> Issued:
+        """Another product of the same chain, which stands in another place of the block."""
+        stack, block, _, base, generation = self.place
+        found: Issued = attrs.evolve(self, instruction=instruction, place=(stack, block, at, base, generation))
+        return found
 
     def threads(self, machine: Machine) -> Group:
         """A group of its threads that stands where it was issued."""

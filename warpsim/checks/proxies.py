@@ -280,7 +280,17 @@ class Proxies:
             and type(selection) is Rect
             and access.columns is selection.columns
         ):
-            self._at_one_place(selection, access, access.at, instruction, synchronises=synchronises)
+            # all threads access one place, as at every wait for an mbarrier: noted later, if at all, and without calls
+            write = access.kind != READ
+            use, recent, synced = (write, access.at, access.nbytes, selection), self._recent, self._synced
+            if (use not in recent or selection not in synced) and max(len(recent), len(synced)) >= MOST_RECENT:
+                self._note_recent()
+                self._note_synced()
+                recent, synced = self._recent, self._synced
+            recent[use] = time = self.shared_state.events.append(instruction, None)
+            if synchronises:
+                synced[selection] = time + 1
+            self.touched[0 if write else 1, access.at >> PAGE] = True
             return
         at, columns, threads, cells = access.places, access.columns, group.selection.positions, self.cells
         if access.allocation is not None:
@@ -298,20 +308,6 @@ class Proxies:
         self._leave(cells, at, access.nbytes, columns, threads, instruction, write=access.writes)
         if synchronises:
             self.synchronised(group)
-
-    def _at_one_place(
-        self, selection: Rect, access: MemoryAccess, at: int, instruction: Instruction, *, synchronises: bool
-    ) -> None:
-        """Note an access of all threads to one place of shared memory, as at every wait for an mbarrier: later, if at all."""
-        write = access.kind != READ
-        self._recent[write, at, access.nbytes, selection] = time = self.shared_state.events.append(instruction, None)
-        if synchronises:
-            self._synced[selection] = time + 1
-            if len(self._synced) > MOST_RECENT:
-                self._note_synced()
-        self.touched[0 if write else 1, at >> PAGE] = True
-        if len(self._recent) > MOST_RECENT:
-            self._note_recent()
 
     def _note_recent(self) -> None:
         """Note such accesses: the last thread of each CTA is remembered."""

@@ -146,10 +146,10 @@ class Uninitialised(WrittenBytes):
 
     def memory_filled(self, machine: Machine, space: str, place: Place, nbytes: int, columns: Array) -> None:
         """Mark bytes that were written by something other than stores."""
-        bits = (machine.batch.local if space == "local" else machine.batch.shared).shadow  # at every copy: no calls
+        bits = (machine.batch.local if space == "local" else machine.batch.shared).shadow
         assert type(bits) is WrittenBits
-        if type(place) is int and np.logical_and.reduce(bits.full[place >> 2 : place + nbytes + 3 >> 2]):
-            return
+        if type(place) is int and ((place, place + nbytes) in bits.views or bits.covers(place, place + nbytes)):
+            return  # at every copy, most often without a call
         if type(place) is int or np.size(place):
             bits.mark(place, columns, nbytes, None, rows=False)
 
@@ -166,7 +166,7 @@ class Uninitialised(WrittenBytes):
             return
         bits, at = (machine.batch.local if access.space == "local" else machine.batch.shared).shadow, access.at
         assert type(bits) is WrittenBits
-        if type(at) is int and np.logical_and.reduce(bits.full[at >> 2 : at + nbytes + 3 >> 2]):  # likewise
+        if type(at) is int and ((at, at + nbytes) in bits.views or bits.covers(at, at + nbytes)):  # likewise
             return
         if not bits.open or (exchanges and self._has_combined(group)):
             return

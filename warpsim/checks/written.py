@@ -179,7 +179,12 @@ class WrittenBits(WordSpace):
 
     def covers(self, low: int, high: int) -> bool:
         """Whether the rows of ``[low, high)`` are known to be full; False may mean that nobody has checked."""
-        return bool(np.logical_and.reduce(self.full[low >> 2 : high + 3 >> 2]))
+        if (low, high) in self.views:
+            return True
+        full = bool(np.logical_and.reduce(self.full[low >> 2 : high + 3 >> 2]))
+        if full:
+            self.keep((low, high), [])
+        return full
 
     def _is_full(self, place: Place, nbytes: int) -> bool:
         if self.open == len(self.full):

@@ -106,7 +106,7 @@ class Boxes(SharedByCopies):
     and ``halo`` pixels follow each part of a box.
     """
 
-    CACHES = frozenset({"_known"})
+    CACHES = frozenset({"_base"})
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Boxes(SharedByCopies):
         if fields.packed:
             self.coordinates[0] = self.coordinates[0] * fields.packed // (8 * fields.itemsize)
         self._end = stored_below
-        self._known: tuple[Array, TileWords, int] | None = None
+        self._base: Array | None = None
         whole = units and not self.misplaced
         self._form = form = form_of(fields, units=whole, stored=stored_below is not None, mode=mode, halo=halo)
         self.fields, self.element, self.dtype = form.fields, form.element, form.dtype
@@ -142,9 +142,9 @@ class Boxes(SharedByCopies):
         self.offsets = given or [np.zeros(1, np.int64)] * spatial
 
     @classmethod
-    def inside_tensor(cls, form: Form, coordinates: Array, words: TileWords, start: int) -> Boxes | None:
-        """Boxes of a plain tiled map at ``coordinates`` ``[axes, boxes]`` (int64), whose ``words`` go to ``start`` in shared memory;
-        None unless they lie inside the tensor, where boxes may begin."""
+    def inside_tensor(cls, form: Form, coordinates: Array) -> Boxes | None:
+        """Boxes of a plain tiled map at ``coordinates`` ``[axes, boxes]`` (int64); None unless they lie inside the tensor, where
+        boxes may begin."""
         tile, fields = form.tile, form.fields
         assert tile is not None
         first = coordinates
@@ -160,7 +160,7 @@ class Boxes(SharedByCopies):
         made._end, made._form, made._first, made.offsets = None, form, first, _NO_OFFSETS[2 : fields.rank]
         made.fields, made.element, made.dtype = fields, form.element, form.dtype
         made.nbytes, made.extent, made.count = form.nbytes, form.extent, form.count
-        made._known = tile.strides @ first, words, start
+        made._base = tile.strides @ first
         return made
 
     @property
@@ -256,14 +256,13 @@ class Boxes(SharedByCopies):
     def words(self, which: Array, start: int) -> tuple[Array, TileWords] | None:
         """Of boxes inside the tensor that fill whole words from ``start`` on in shared memory: the byte offset in the tensor of
         each ``[boxes]``, and the words from there. Else None."""
-        known = self._known
-        if known is not None and known[2] == start and which.size == known[0].size:
-            return known[0], known[1]
-        form = self._form
+        form, phase = self._form, start & (SWIZZLED - 1)
+        if self._base is not None and which.size == self._base.size and (words := form.words.get(phase)) is not None:
+            return self._base, words
         tile = form.tile
         if form.beyond or form.fields.interleave or form.rows or tile is None:
             return None
-        first, words = self._first[:, which], _words_of(form, start & (SWIZZLED - 1))
+        first, words = self._first[:, which], _words_of(form, phase)
         if words is None or not tile.holds(first):
             return None
         base = tile.strides @ first
@@ -361,16 +360,16 @@ def _new_words(form: Form, phase: int) -> TileWords | None:
     return TileWords(runs[:, :1] // run, run, rows, reach, offsets, size)
 
 
-def straight(fields: Fields, start: int) -> tuple[Form, TileWords] | None:
-    """The form of loads of a plain tiled map to ``start`` in shared memory, and their words; None of other maps, or where their
-    elements are no whole words."""
+def straight(fields: Fields, start: int) -> Form | None:
+    """The form of loads of a plain tiled map to ``start`` in shared memory; None of other maps, or where their elements are no
+    whole words."""
     if fields.im2col or fields.packed or fields.interleave:
         return None
     if fields.rounds and "FLOAT32" not in tensor_map.DATA_TYPES[fields.data_type]:
         return None
     form = form_of(fields, units=True, stored=False, mode="tile")
     words = None if form.tile is None else _words_of(form, start & (SWIZZLED - 1))
-    return None if words is None else (form, words)  # strides are multiples of 16 bytes, and so of these words
+    return None if words is None else form  # strides are multiples of 16 bytes, and so of these words
 
 
 @functools.lru_cache(maxsize=32)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import numpy as np
 
 from warpsim.isa.ports import Choose
-from warpsim.layout import mbarriers, tensor_map
+from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.bulk_reach import KEPT, BulkReach, Lanes, coordinates
@@ -35,7 +35,7 @@ from warpsim.machine.state.transfers import (
     Which,
     Work,
 )
-from warpsim.machine.values import FLAT, Affine, Array, Value
+from warpsim.machine.values import FLAT, Affine, Array, Value, as_array
 from warpsim.numerics.arrays import distinct
 from warpsim.types import ScalarType
 
@@ -112,7 +112,8 @@ class AsyncGroups:
 
 HALOS = {"im2col::w": 512, "im2col::w::128": 32}
 """What wHalo is below, by mode."""
-SIGN = 1 << 31
+MOST_BOXES = 1 << 14
+"""So many boxes of a map are kept."""
 LOADED_ONLY = tensor_map.DATA_TYPES.index("16U4_ALIGN16B")
 
 
@@ -161,9 +162,9 @@ class BulkCopies(BulkReach):
         if found is None:
             return False
         tile, boxes = found
-        phase = mbarriers.phase(use_by_copies(self.machine, self.group, self.active, tile.signal))
+        words = use_by_copies(self.machine, self.group, self.active, tile.signal)
         work, positions = BoxLoad(boxes, to), lanes.positions
-        transfer = Transfer(self.group, positions, work, tile.writes, signal=tile.signal, phase=phase)
+        transfer = Transfer(self.group, positions, work, tile.writes, signal=tile.signal, words=words)
         transfers.start(self.machine, self.group, self.active, transfer)
         return True
 
@@ -174,7 +175,7 @@ class BulkCopies(BulkReach):
         at, given = self.alike(map), map.coordinates[0]
         if at is None or type(given) is not tuple:
             return None
-        rank, n = len(given), lanes.index.size
+        rank = len(given)
         known = self.machine.maps.get((at, rank, mode))
         if known is None or mode != "tile" or (store and known.fields.swizzle == tensor_map.FLIPPED):
             return None
@@ -186,18 +187,29 @@ class BulkCopies(BulkReach):
             if len(known.tiles) >= KEPT:
                 known.tiles.clear()
             known.tiles[to] = tile
-        corners = np.empty((rank, n), np.int64)
-        for axis, value in enumerate(given):
-            if type(value) is Affine and value.strides == FLAT:
-                corners[axis] = (value.base + SIGN & 2 * SIGN - 1) - SIGN
-            else:
-                corners[axis] = self.flat(value, lanes).view(np.int32)
-        boxes = Boxes.inside_tensor(tile.form, corners, tile.words, tile.writes.low)
-        if boxes is None:
-            return None
-        if self.machine.hooks.map_used is not None:
+        boxes = self._boxes(lanes, tile, given, known.boxes)
+        if boxes is not None and self.machine.hooks.map_used is not None:
             self.use_map(lanes, at, lasting=True)
-        return tile, boxes
+        return None if boxes is None else (tile, boxes)
+
+    def _boxes(self, lanes: Lanes, tile: Tile, given: tuple[Value, ...], known: dict[Hashable, Boxes]) -> Boxes | None:
+        """Boxes at these coordinates, if they lie inside the tensor."""
+        named: tuple[Hashable, ...] = (lanes,)
+        for value in given:
+            if type(value) is Affine and value.strides == FLAT:
+                named += (value.base,)
+            else:
+                array = as_array(value)
+                named += array.shape, array.tobytes()
+        found = known.get(named)
+        if found is None:
+            corners = np.stack([self.flat(value, lanes).view(np.int32) for value in given]).astype(np.int64)
+            found = Boxes.inside_tensor(tile.form, corners)
+            if found is not None:
+                if len(known) * lanes.index.size >= MOST_BOXES:
+                    known.clear()
+                known[named] = found
+        return found
 
     def _shapes(
         self, map: Address, lanes: Lanes, mode: str, extra: list[Array]
@@ -378,7 +390,7 @@ class BulkCopies(BulkReach):
             asynchronous=asynchronous,
             reduces=reduces,
             signal=signal,
-            phase=mbarriers.phase(words),
+            words=words,
         )
         transfers.start(self.machine, self.group, self.active, transfer)
 

@@ -54,12 +54,10 @@ def _alike(selection: Rect, space: str, at: int) -> Alike:
     return Alike(at, selection.run, columns.shape, objects, reads, changes)
 
 
-class MbarrierObjects:
-    """The port of a group."""
+class MbarrierObjects(Memory):
+    """The port of a group: its memory, by objects."""
 
-    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
-        self.machine, self.group, self.active = machine, group, active
-        self.memory = Memory(machine, group, active)
+    __slots__ = ()
 
     def init(self, space: str, address: Address, count: Array) -> None:
         """Initialise objects that expect ``count`` arrivals."""
@@ -67,16 +65,16 @@ class MbarrierObjects:
         notify = self.machine.hooks.mbarrier_initialised
         if notify is not None:
             notify(self.machine, self.group, *self.places(space, address), self._taking_part(count), self.active)
-        self.memory.store(space, address, B64, (mbarriers.initial(count),))
+        self.store(space, address, B64, (mbarriers.initial(count),))
 
     def invalidate(self, space: str, address: Address) -> None:
         """Invalidate objects, so that their memory may be reused."""
         self.check_own(space, address)
         notify = self.machine.hooks.mbarrier_invalidated
         if notify is not None:
-            old = self.memory.load(space, address, B64)[0].view(U64)
+            old = self.load(space, address, B64)[0].view(U64)
             notify(self.machine, self.group, *self.places(space, address), self._taking_part(old), self.active)
-        self.memory.store(space, address, B64, (np.zeros(1, U64),))
+        self.store(space, address, B64, (np.zeros(1, U64),))
 
     def update(
         self,
@@ -90,8 +88,8 @@ class MbarrierObjects:
         """Replace each word by ``change(word, *operands)``, one lane after another; returns the word before.
         ``arrivals``: the operand only counts arrivals.
         """
-        machine, hooks = self.machine, self.machine.hooks
-        alike, selection = self._alike(space, address), self.group.selection
+        machine, hooks, shape = self.machine, self.hooks, self.group.selection.shape
+        alike = self._alike(space, address)
         if hooks.mbarrier_reached is not None and space == "shared::cluster":
             hooks.mbarrier_reached(machine, self.group, *self.places(space, address), self.active)
 
@@ -104,9 +102,9 @@ class MbarrierObjects:
         # arrivals that a phase still needs can be made together: only the last one may end it
         safe_sum = mbarriers.pending if arrivals else None
         notify = hooks.mbarrier_arrived
-        if alike is None or selection.shape[0] * selection.shape[1] > 1:
+        if alike is None or shape[0] * shape[1] > 1:
             wanted = returns or notify is not None
-            old = self.memory.atomic(space, address, B64, Atomic(changed, operands, safe_sum=safe_sum), returns=wanted)
+            old = self.atomic(space, address, B64, Atomic(changed, operands, safe_sum=safe_sum), returns=wanted)
         else:
             old = self._one_each(alike, changed, operands)
         if notify is not None and old is not None:
@@ -128,12 +126,12 @@ class MbarrierObjects:
         if machine.batch.transfers.open and not ignored:
             self._observe(space, address, alike, parity)
         if alike is None:
-            word = self.memory.load(space, address, B64)[0]
+            word = self.load(space, address, B64)[0]
             if hooks.mbarrier_read is not None:
                 hooks.mbarrier_read(machine, group, self._taking_part(word), self.active)
         else:
-            report(self.memory, self.memory.shared, alike.reads)
-            word = self.memory.shared.doubles(alike.at, alike.run).reshape(alike.shape)
+            report(self, self.shared, alike.reads)
+            word = self.shared.doubles(alike.at, alike.run).reshape(alike.shape)
             if hooks.mbarrier_read is not None:
                 hooks.mbarrier_read(machine, group, word, None)
         notify = hooks.mbarrier_observed
@@ -149,7 +147,7 @@ class MbarrierObjects:
         base, within, selection = address.base, address.within, self.group.selection
         if type(base) is not Affine or base.strides != FLAT or not space or self.active is not None:
             return None
-        at, size = base.base + address.offset, self.memory.shared.size
+        at, size = base.base + address.offset, self.shared.size
         if at % 8 or at < 0 or at + 8 > size or type(selection) is not Rect:
             return None
         if within is not None and (at < within.low or at + 8 > within.high):
@@ -159,12 +157,16 @@ class MbarrierObjects:
 
     def _one_each(self, alike: Alike, changed: Callable[..., Array], operands: tuple[Array, ...]) -> Array:
         """Let a thread of each CTA change the word at one place; returns the words before."""
-        memory, shape = self.memory.shared, self.group.selection.shape
-        report(self.memory, memory, alike.changes)
+        memory, shape = self.shared, alike.shape
+        report(self, memory, alike.changes)
         old = memory.doubles(alike.at, alike.run)
-        new = changed(old, *[v if v.size == 1 else spread(v, shape).reshape(-1) for v in operands])
+        for v in operands:
+            if v.size > 1:
+                operands = tuple([spread(each, shape).reshape(-1) for each in operands])
+                break
+        new = changed(old, *operands)
         memory.put_doubles(alike.at, alike.run, new)
-        self.memory.globals.version += old.tobytes() != new.tobytes()
+        self.globals.version += old.tobytes() != new.tobytes()
         return old.reshape(shape)
 
     def _observe(self, space: str, address: Address, alike: Alike | None, parity: Array) -> None:
@@ -207,7 +209,7 @@ class MbarrierObjects:
         if space == "":
             base = as_array(base).astype(np.int64) - SHARED_WINDOW
             space = "shared::cluster"
-        place, _, columns, _, _ = locate(self.memory, space, Address(base, offset), 8)
+        place, _, columns, _, _ = locate(self, space, Address(base, offset), 8)
         return columns, np.asarray(place, np.int64)
 
     def _each(self, *values: Array) -> list[Array]:

@@ -205,8 +205,8 @@ def start(machine: Machine, group: Group, active: Array | None, transfer: Transf
         transfer.place = group.instruction
     if transfer.kind:
         transfer.join(_group_numbers(machine, transfer.kind)[transfer.positions])
-    if transfer.signal is not None and not transfer.phase.size:
-        transfer.phase = mbarriers.phase(transfer.signal.words(machine.batch.shared))
+    if transfer.signal is not None and not transfer.words.size:
+        transfer.words = transfer.signal.words(machine.batch.shared)
     if hooks.async_issued is not None:
         hooks.async_issued(machine, transfer)
     if at_wait:
@@ -284,11 +284,13 @@ def wait(
 def observe(machine: Machine, objects: Objects, parity: Array) -> None:
     """Handle threads that test mbarriers for the end of the phase with ``parity`` (one, of each object, or ``[threads, objects]``):
     complete the copies that alone are missing."""
-    state, space = machine.batch.transfers, machine.batch.shared
-    signalling = [(t, t.signal) for t in state.open if t.signal is not None]
+    state, space, waits = machine.batch.transfers, machine.batch.shared, late(machine)
+    there = None if waits else objects.at
+    signalling = [
+        (t, s) for t in state.open if (s := t.signal) is not None and (there is None or s.at is None or s.at == there)
+    ]
     if not signalling:
         return
-    waits = late(machine)
     if waits:
         _shuffle(machine)
     which: Array | None = None
@@ -315,18 +317,18 @@ def _complete_counted(machine: Machine, signalling: list[tuple[Transfer, Signal]
     order. Whether there were any."""
     landed: list[tuple[Transfer, Array, Array]] = []
     for transfer, signal in signalling:
-        if signal.at is None or objects.at is None or signal.at == objects.at:
-            at, known = _find(objects, signal)
-            here = known & transfer.open & transfer.landed
-            if np.logical_or.reduce(here):
-                landed.append((transfer, at, here))
+        at, known = _find(objects, signal)
+        here = known & transfer.open & transfer.landed
+        if np.logical_or.reduce(here):
+            landed.append((transfer, at, here))
     if not landed:
         return False
-    phases, stop = mbarriers.phase(objects.words(machine.batch.shared)), np.full(len(objects.keys), -1)
-    for number, (transfer, at, here) in enumerate(landed):
-        stop[at[here & (phases[at] != transfer.phase)]] = number
-    for number, (transfer, at, here) in enumerate(landed):
-        which = (here & (number <= stop[at])).nonzero()[0]
+    words, over = objects.words(machine.batch.shared), np.zeros(objects.keys.size, np.bool_)
+    complete = []
+    for transfer, at, here in reversed(landed):
+        over[at[here & mbarriers.has_passed(words[at], transfer.words)]] = True
+        complete.append((transfer, (here & over[at]).nonzero()[0]))
+    for transfer, which in reversed(complete):
         if transfer.after:
             _complete(machine, transfer, which)
         elif which.size:
@@ -366,7 +368,7 @@ def _act(machine: Machine, group: Group, active: Array | None, transfer: Transfe
         machine.hooks.async_delivered(machine, group, active, transfer, which)
     if transfer.signal is not None:
         if transfer.after:
-            transfer.phase[which] = mbarriers.phase(transfer.signal.words(machine.batch.shared))[which]
+            transfer.words[which] = transfer.signal.words(machine.batch.shared)[which]
         _count(machine, transfer.signal, which)
         if machine.hooks.async_signalled is not None:
             machine.hooks.async_signalled(machine, transfer, which)

@@ -14,7 +14,7 @@ from warpsim.machine.selection import from_positions, index_of
 from warpsim.machine.state.batch import GROUPS, Pending, Starting, Wgmma
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, DType, Value, as_array, spread
-from warpsim.records import frozen
+from warpsim.records import SharedByCopies, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +42,7 @@ class Words:
     held: object
 
 
-class Matrix:
+class Matrix(SharedByCopies):
     """What descriptors ``[n, m]`` name: the ``elements`` of a few different ones and ``which`` is whose, or every address."""
 
     def __init__(self, bits: Array, k: int, extent: int, itemsize: int, *, transposed: bool) -> None:

@@ -57,11 +57,12 @@ def _chunks(matrices: Iterable[Matrix]) -> Array:
 
 @define(eq=False)
 class Chain:
-    """Products that are about to start together, or do: their places in the block, what they read, and the numbers of the last one (as
-    `Starting.tickets`). A listener sets ``followed`` where it has to see each of them, which then start one by one."""
+    """Products that are about to start together, or do: their places in the block, the slots of their operands but A, what they read,
+    and the numbers of the last one (as `Starting.tickets`). A listener sets ``followed`` where it has to see each of them, which then start one by one."""
 
     issues: tuple[Issue, ...]
     places: tuple[int, ...]
+    slots: tuple[int, ...]
     rows_a: Array
     tiles: Tiles
     tickets: Array

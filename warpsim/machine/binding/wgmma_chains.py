@@ -122,6 +122,7 @@ class Links:
         self.registers = registers
         """Those of the products and of what stands between them."""
         self.issues: tuple[Issue, ...] = tuple(plan.issues[id(i)] for i in instructions)
+        self.slots = tuple({slot: None for issue in self.issues for slot in issue.slots_other})
         self.rows_a = np.concatenate([issue.rows_a for issue in self.issues])
         first = instructions[0]
         named = [i.named for i in instructions]
@@ -209,7 +210,7 @@ class Links:
         tickets = state.issued[places] + len(self.places)
         taken = np.zeros(state.n_columns, np.int64)
         taken[places] = tickets
-        chain = Chain(self.issues, self.places, self.rows_a, tiles, taken)
+        chain = Chain(self.issues, self.places, self.slots, self.rows_a, tiles, taken)
         if hooks.wgmma_chain_met is not None:
             hooks.wgmma_chain_met(machine, group, chain)
             if chain.followed:

@@ -6,13 +6,15 @@ A `Transfer` is what one step started, for a number of receivers; each of its ar
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 import attrs
 import numpy as np
 
 from warpsim.isa.ports import Choose, TensorCoreWork, TensorRuns
-from warpsim.layout.boxes import Boxes, Form, TileWords, straight
+from warpsim.layout import mbarriers
+from warpsim.layout.boxes import Boxes, Form, straight
 from warpsim.layout.tensor_map import Fields
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.group import Group
@@ -148,7 +150,6 @@ class Tile:
     """Loads of one plain tiled map to one place of each receiver's CTA."""
 
     form: Form
-    words: TileWords
     writes: Footprint
     signal: Signal
 
@@ -182,20 +183,20 @@ class Receivers(SharedByCopies):
     def tile(self, fields: Fields, size: int) -> Tile | None:
         """Loads of a map to ``size`` bytes of shared memory, if they are such."""
         start = int(self.start[0]) if len(self.start) else -1
-        known = straight(fields, start) if start >= 0 and start % ALIGNMENT == 0 else None
-        if known is None:
+        form = straight(fields, start) if start >= 0 and start % ALIGNMENT == 0 else None
+        if form is None:
             return None
-        form, words = known
         writes = self.footprint(form.extent)
-        return None if writes.at is None or writes.high > size else Tile(form, words, writes, self.signal(form.nbytes))
+        return None if writes.at is None or writes.high > size else Tile(form, writes, self.signal(form.nbytes))
 
 
 @frozen(eq=False)
 class LastingMap:
-    """A tensor map that cannot change, and loads of it by their receivers."""
+    """A tensor map that cannot change, loads of it by their receivers, and boxes by what names them: loops ask again."""
 
     fields: Fields
     tiles: dict[Receivers, Tile] = attrs.field(factory=dict)
+    boxes: dict[Hashable, Boxes] = attrs.field(factory=dict)
 
 
 # ---- what there is to do ------------------------------------------------------------------------
@@ -332,6 +333,7 @@ class Signal(Objects):
 
 
 _NONE: Array = np.zeros(0, np.int64)
+_LAST = np.iinfo(np.int64).max
 
 
 @define(eq=False)
@@ -354,8 +356,8 @@ class Transfer:
     after: str = ""
     """The kind of its threads' earlier operations that an arrival follows."""
     number: Array = _NONE
-    phase: Array = _NONE
-    """The group of each receiver, and the phase of its mbarrier when the copy began (of a commit, when it arrives)."""
+    words: Array = _NONE
+    """The group of each receiver, and the word of its mbarrier when the copy began (of a commit, when it arrives)."""
     place: Instruction | None = None
     serial: int = 0
     undefined: tuple[Array, ...] | None = None
@@ -380,10 +382,15 @@ class Transfer:
         masks[0] = True
         self.open, self.fetched, self.landed, self.free = masks
 
+    @property
+    def phase(self) -> Array:
+        """The phase of each mbarrier then."""
+        return mbarriers.phase(self.words)
+
     def join(self, numbers: Array) -> None:
         """Make the copies part of these groups."""
         self.number = numbers
-        self.first = int(numbers.min()) if numbers.size else 0
+        self.first = numbers.item(0) if numbers.size == 1 else int(np.minimum.reduce(numbers, initial=_LAST))
 
     def release(self, which: Which) -> None:
         """Note that sources may be overwritten."""
