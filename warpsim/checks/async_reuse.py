@@ -159,6 +159,11 @@ class SharedAccess:
         machine.fault(rule, message, self.group, lanes, address=address, advice=advice, other=other)
 
 
+def _limits(places: Array, nbytes: int) -> tuple[int, int]:
+    """The first byte of accesses, and the end of the last."""
+    return int(np.minimum.reduce(places, axis=None)), int(np.maximum.reduce(places, axis=None)) + nbytes
+
+
 class SharedUses:
     """The operations of a batch in flight. ``matrices`` are those of wgmma."""
 
@@ -233,7 +238,7 @@ class SharedUses:
             return
         self._compare(machine, access, "reads")
         if self.matrices:
-            low, high, wgmma = int(access.place.min()), int(access.place.max()) + access.nbytes, machine.batch.wgmma
+            (low, high), wgmma = _limits(access.place, access.nbytes), machine.batch.wgmma
             assert wgmma is not None, "it reads"
             met = [r for r in self.matrices if any(start < high and low < end for start, end in r.limits)]
             for matrix in [matrix for reads in met for matrix in reads.footprints(machine.batch.shape.n_ctas)]:
@@ -368,7 +373,11 @@ class AsyncReuse(Watcher):
                 stores.touch(machine, group, access)
         elif access.space != "local" and not (machine.delivering and late(machine)):
             at = access.at
-            if shared.meets(at, at + access.nbytes) if type(at) is int else shared.busy:
+            if type(at) is int:
+                met = shared.meets(at, at + access.nbytes)
+            else:
+                met = shared.busy and shared.meets(*_limits(access.places, access.nbytes))
+            if met:
                 shared.touch(machine, SharedAccess.of(group, access, rows=False))
 
     def region_accessed(self, machine: Machine, accesses: RegionAccesses) -> None:
@@ -387,7 +396,8 @@ class AsyncReuse(Watcher):
     def wgmma_chain_met(self, machine: Machine, group: Group, chain: Chain) -> None:
         """Follow products that read what copies still write."""
         shared = self._in_flight(machine).shared
-        chain.followed |= any(shared.written(*limits) for limits in chain.tiles.limits)
+        for low, high in chain.tiles.limits:
+            chain.followed |= shared.written(low, high)
 
     def wgmma_chain_started(self, machine: Machine, group: Group, chain: Chain) -> None:
         """Note their matrices."""

@@ -34,7 +34,8 @@ class Issued:
     def of(cls, group: Group, instruction: Instruction, slots: tuple[int, ...]) -> Issued:
         """The one that a group starts, whose operands but A stand in these slots."""
         place = group.stack, group.block, group.at, group.local_base, group.generation
-        operands = {slot: group.read(slot) for slot in slots}
+        env = group.env
+        operands = {slot: group.fetch(slot) if (value := env[slot]) is None else value for slot in slots}
         return cls(instruction, group.selection, group.plan, place, operands)
 
     def linked(self, instruction: Instruction, at: int) -> Issued:

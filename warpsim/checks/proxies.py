@@ -301,7 +301,8 @@ class Proxies:
         elif not access.writes and access.active is None and columns.shape[:2] == (at.shape[:2] or (1, 1)) == (1, 1):
             threads = threads[-1:, -1:]  # all read the same, and the last is remembered
         shape = np.broadcast(at, threads).shape if rows else threads.shape
-        at, columns, threads = (spread(x, shape) for x in (at, columns, threads))
+        if rows or access.active is not None:
+            at, columns, threads = (spread(x, shape) for x in (at, columns, threads))
         if access.active is not None:
             mask = spread(access.active, shape)
             at, columns, threads = at[mask], columns[mask], threads[mask]
@@ -337,15 +338,16 @@ class Proxies:
     ) -> None:
         cells.fit(nbytes)
         epoch = (self.tick(instruction) << SHIFT | (threads + self.base)).reshape(-1)
-        index = (at // cells.granule * cells.width + columns).reshape(-1)
+        index = spread(at // cells.granule * cells.width + columns, threads.shape).reshape(-1)
         kind = "write" if write else "read"
         kept = cells.of(kind)
-        if cells is self.cells and at.size:
-            pages = slice(int(at.min()) >> PAGE, (int(at.max()) + nbytes - 1 >> PAGE) + 1)
-            self.touched[KINDS[kind], pages] = True
-        if cells is self.cells and write:
-            self.writers[threads] = True
-            self._settled = None
+        if cells is self._cells:
+            if at.size:
+                low, high = int(np.minimum.reduce(at, axis=None)), int(np.maximum.reduce(at, axis=None))
+                self.touched[KINDS[kind], low >> PAGE : (high + nbytes - 1 >> PAGE) + 1] = True
+            if write:
+                self.writers[threads] = True
+                self._settled = None
         for k in range(nbytes // cells.granule):
             kept[index + k * cells.width] = epoch
 
@@ -721,10 +723,8 @@ class ProxyFences(Watcher):
     def wgmma_chain_met(self, machine: Machine, group: Group, chain: Chain) -> None:
         """Follow products that read what may have no fence."""
         proxies, columns = self._proxies(machine), group.warps.columns
-        chain.followed |= any(
-            proxies.matrix(machine, group, address, columns, limits, tell=False)
-            for limits, address in zip(chain.tiles.limits, chain.tiles.chunks, strict=True)
-        )
+        for limits, address in zip(chain.tiles.limits, chain.tiles.chunks, strict=True):
+            chain.followed |= proxies.matrix(machine, group, address, columns, limits, tell=False)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int

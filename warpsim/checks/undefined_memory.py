@@ -392,7 +392,8 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
     assert isinstance(bits, WrittenBits)
     if CONTENTS in machine.launch.settings.checks:
         return
-    if not isinstance(work, (RunStore, BoxStore)) or bits.covers(work.source.low, work.source.high):
+    assert isinstance(work, (RunStore, BoxStore))
+    if bits.covers(work.source.low, work.source.high):
         return
     columns, start = work.source.columns[which][:, None], work.source.start[which]
     if isinstance(work, RunStore):

@@ -62,7 +62,7 @@ from warpsim.machine.memory.tensor import read, write
 from warpsim.machine.reporting import ends_launch, party, present, stop
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
-from warpsim.machine.state.transfers import BoxLoad, Transfer
+from warpsim.machine.state.transfers import BoxLoad, BoxStore, RunStore, Transfer
 from warpsim.machine.values import Array, Place, as_array
 from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Instruction
@@ -190,11 +190,11 @@ class Uninitialised(WrittenBytes):
         self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
     ) -> None:
         """Propagate undefined bits of copies to their destination, or report them if that is global memory."""
-        loads = type(transfer.work) is BoxLoad
-        if not loads or machine.launch.memory.shadowed():
-            landed(machine, group, active, transfer, which)
-        if not loads:
+        kind = type(transfer.work)
+        if kind in (BoxStore, RunStore):
             stored(machine, group, transfer, which)
+        elif kind is not BoxLoad or machine.launch.memory.shadowed():
+            landed(machine, group, active, transfer, which)
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows."""
@@ -271,10 +271,10 @@ class Uninitialised(WrittenBytes):
     def wgmma_chain_met(self, machine: Machine, group: Group, chain: Chain) -> None:
         """Follow products that multiply undefined shared memory."""
         bits, columns = shadow(machine, "shared"), group.warps.columns
-        chain.followed |= AGAIN in machine.launch.notes or any(
-            not bits.covers(*limits) and bits.lacks(address, columns, descriptors.CHUNK, None, rows=False)
-            for limits, address in zip(chain.tiles.limits, chain.tiles.chunks, strict=True)
-        )
+        chain.followed |= AGAIN in machine.launch.notes
+        for limits, address in zip(chain.tiles.limits, chain.tiles.chunks, strict=True):
+            if limits not in bits.views and not bits.covers(*limits):
+                chain.followed |= bits.lacks(address, columns, descriptors.CHUNK, None, rows=False)
 
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
         """Decide whether a finding that ends the launch follows from what something undefined has decided."""

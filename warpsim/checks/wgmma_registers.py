@@ -228,7 +228,8 @@ def _in_order(machine: Machine, group: Group, issue: Issue, rows_a: Array, use: 
         if (tickets.accumulator[a] > wgmma.done[columns]).any() or use.unfenced[a].any():
             return False
     number = _known(machine).shape_number(issue)
-    return not (busy.any() or use.unfenced[rows_d, at].any() or ((shape != 0) & (shape != number)).any())
+    wrong = busy | (use.unfenced[rows_d, at] != 0) | ((shape != 0) & (shape != number))
+    return not np.logical_or.reduce(wrong, axis=None)
 
 
 def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, columns: Array) -> None:

@@ -106,7 +106,7 @@ class Boxes(SharedByCopies):
     and ``halo`` pixels follow each part of a box.
     """
 
-    CACHES = frozenset({"_base"})
+    CACHES = frozenset({"_known"})
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Boxes(SharedByCopies):
         if fields.packed:
             self.coordinates[0] = self.coordinates[0] * fields.packed // (8 * fields.itemsize)
         self._end = stored_below
-        self._base: Array | None = None
+        self._known: tuple[Array, int, int] | None = None
         whole = units and not self.misplaced
         self._form = form = form_of(fields, units=whole, stored=stored_below is not None, mode=mode, halo=halo)
         self.fields, self.element, self.dtype = form.fields, form.element, form.dtype
@@ -160,7 +160,7 @@ class Boxes(SharedByCopies):
         made._end, made._form, made._first, made.offsets = None, form, first, _NO_OFFSETS[2 : fields.rank]
         made.fields, made.element, made.dtype = fields, form.element, form.dtype
         made.nbytes, made.extent, made.count = form.nbytes, form.extent, form.count
-        made._base = tile.strides @ first
+        made._known = _with_ends(tile.strides @ first)
         return made
 
     @property
@@ -253,12 +253,13 @@ class Boxes(SharedByCopies):
             start = start[:1]
         return _swizzled(self.fields, start[:, None] + self._form.offsets)
 
-    def words(self, which: Array, start: int) -> tuple[Array, TileWords] | None:
+    def words(self, which: Array, start: int) -> tuple[tuple[Array, int, int], TileWords] | None:
         """Of boxes inside the tensor that fill whole words from ``start`` on in shared memory: the byte offset in the tensor of
-        each ``[boxes]``, and the words from there. Else None."""
+        each ``[boxes]``, the first and the last of these, and the words from there. Else None."""
         form, phase = self._form, start & (SWIZZLED - 1)
-        if self._base is not None and which.size == self._base.size and (words := form.words.get(phase)) is not None:
-            return self._base, words
+        known = self._known
+        if known is not None and which.size == known[0].size and (words := form.words.get(phase)) is not None:
+            return known, words
         tile = form.tile
         if form.beyond or form.fields.interleave or form.rows or tile is None:
             return None
@@ -266,7 +267,7 @@ class Boxes(SharedByCopies):
         if words is None or not tile.holds(first):
             return None
         base = tile.strides @ first
-        return None if (base & words.size - 1).any() else (base, words)
+        return None if (base & words.size - 1).any() else (_with_ends(base), words)
 
     def finished(self, bits: Array) -> Array:
         """Finish loaded elements for the data type: tf32 is rounded; FTZ changes no load (as on an H200)."""
@@ -290,6 +291,10 @@ class Boxes(SharedByCopies):
 
     def _bounds(self) -> list[tuple[int, int, int]]:
         return tensor_map.bounding_box(self.fields) if self.fields.im2col else []
+
+
+def _with_ends(values: Array) -> tuple[Array, int, int]:
+    return values, int(np.minimum.reduce(values)), int(np.maximum.reduce(values))
 
 
 @functools.lru_cache(maxsize=32)

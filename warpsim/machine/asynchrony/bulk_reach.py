@@ -19,7 +19,7 @@ from warpsim.machine.selection import Selection
 from warpsim.machine.specials import ranks_of
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
-from warpsim.machine.state.transfers import ALIGNMENT, Footprint, LastingMap, Receivers, Which
+from warpsim.machine.state.transfers import ALIGNMENT, BoxStore, Footprint, LastingMap, Receivers, Which
 from warpsim.machine.values import FLAT, Affine, Array, DType, Value, as_array, spread
 from warpsim.numerics.arrays import distinct
 from warpsim.records import frozen
@@ -445,11 +445,7 @@ class BulkReach:
         found = None if first is None else boxes.words(to.lane[which], first)
         if found is None or first is None:
             return False
-        base, words = found
-        if base.size == 1:
-            low = high = base.item(0)
-        else:
-            low, high = int(np.minimum.reduce(base)), int(np.maximum.reduce(base))
+        (base, low, high), words = found
         address, nbytes = boxes.fields.address, high - low + words.reach
         memory = self.machine.launch.memory.find(address + low, address + low + nbytes)
         if memory is None:
@@ -469,6 +465,24 @@ class BulkReach:
         notify = self.machine.hooks.memory_filled
         if notify is not None:
             notify(self.machine, "shared", first, footprint.nbytes, footprint.columns)
+        return True
+
+    def store_words(self, work: BoxStore, which: Which) -> bool:
+        """Store boxes that lie inside the tensor from one place of their columns, word by word; False, with nothing done, for others."""
+        boxes, source, first = work.boxes, work.source, work.source.at
+        found = None if first is None or work.reduction is not None else boxes.words(which, first)
+        if found is None or first is None or which.size < source.start.size:
+            return False
+        (base, low, high), words = found
+        address, nbytes = boxes.fields.address, high - low + words.reach
+        memory = self.machine.launch.memory.find(address + low, address + low + nbytes)
+        if memory is None or memory.read_only:
+            return False
+        memory.own()
+        self.note((address + base[:, None] + words.parts).reshape(-1), words.part, WRITE)
+        held = self.machine.batch.shared.words[first >> 2 : (first >> 2) + words.rows.size, source.run]
+        raw = memory.data[address + low - memory.start :][:nbytes].view(f"V{words.size}")
+        raw[(base - low)[:, None] // words.size + words.places.T] = held.T.copy().view(raw.dtype)
         return True
 
     def scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: Choose | None) -> None:

@@ -199,11 +199,13 @@ class BulkCopies(BulkReach):
             if type(value) is Affine and value.strides == FLAT:
                 named += (value.base,)
             else:
-                array = as_array(value)
+                array = value if type(value) is np.ndarray else as_array(value)
                 named += array.shape, array.tobytes()
         found = known.get(named)
         if found is None:
-            corners = np.stack([self.flat(value, lanes).view(np.int32) for value in given]).astype(np.int64)
+            corners = np.empty((len(given), lanes.index.size), np.int64)
+            for axis, value in enumerate(given):
+                corners[axis] = self.flat(value, lanes).view(np.int32)
             found = Boxes.inside_tensor(tile.form, corners)
             if found is not None:
                 if len(known) * lanes.index.size >= MOST_BOXES:

@@ -9,6 +9,7 @@ A random order (`warpsim.machine.state.schedule`) may make it act at any moment 
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Protocol
 
 import numpy as np
@@ -51,6 +52,7 @@ class ThreadMemory(MemoryPort, Protocol):
 
 
 U32 = np.dtype(np.uint32)
+_ITEM = methodcaller("item")
 
 
 def fetch(machine: Machine, group: Group, active: Array | None, work: Work, which: Which) -> None:
@@ -358,11 +360,14 @@ def _words(machine: Machine, columns: Array, address: Array) -> Array:
 
 
 def _act(machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which) -> None:
-    if type(transfer.work) in (BoxStore, RunStore):
-        _fetch(machine, group, active, transfer, which)
-    transfer.fetched[which] = transfer.landed[which] = True
-    outer, machine.delivering = machine.delivering, transfer.kind != CP_ASYNC or late(machine)
-    deliver(machine, group, active, transfer.work, which)
+    work, at_once = transfer.work, not late(machine)
+    outer, machine.delivering = machine.delivering, transfer.kind != CP_ASYNC or not at_once
+    transfer.landed[which] = True
+    if not (at_once and type(work) is BoxStore and BulkReach(machine, group, active).store_words(work, which)):
+        if type(work) in (BoxStore, RunStore):
+            _fetch(machine, group, active, transfer, which)
+        deliver(machine, group, active, work, which)
+    transfer.fetched[which] = True
     machine.delivering = outer
     if machine.hooks.async_delivered is not None and transfer.work is not None:
         machine.hooks.async_delivered(machine, group, active, transfer, which)
@@ -495,7 +500,7 @@ def update(change: Callable[..., Array], words: Array, *operands: Array) -> Arra
     if words.size > 1 and np.logical_or.reduce(words != first, axis=None):
         return change(words, *operands)
     new = np.empty(words.shape, np.uint64)
-    new[...] = mbarriers.changed(change, first, *[n.item() for n in operands])
+    new[...] = mbarriers.changed(change, first, *map(_ITEM, operands))
     return new
 
 

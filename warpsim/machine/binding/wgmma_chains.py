@@ -238,20 +238,22 @@ class Links:
 
     def _read(self, machine: Machine, group: Group) -> Tiles | None:
         """What the descriptors name; None if threads disagree."""
-        warps, key = group.warps, list[object]()
+        warps, env, key = group.warps, group.env, tuple[object, ...]()
         arrays: list[Array] = []
         for slot in self.descriptors:
-            value = group.read(slot)
+            value = env[slot]
+            if value is None:
+                value = group.fetch(slot)
             if type(value) is Affine and value.strides == FLAT:
-                key.append(value.base & _LOW)
+                key += (value.base & _LOW,)
                 continue
             full = _spread(warps, as_array(value).view(np.uint64))
             if full.strides[1] and (full != full[:, :1]).any():
                 return None
             arrays.append(full[:, 0])
-            key.append((arrays[-1].shape, arrays[-1].tobytes()))
+            key += ((arrays[-1].shape, arrays[-1].tobytes()),)
         extent, n_columns = (warps.n // 4, warps.m), machine.batch.shape.n_ctas
-        whole = (*key, extent, n_columns)
+        whole = key, extent, n_columns
         found = self._tiles.get(whole)
         if found is None:
             rest = iter(arrays)
