@@ -43,8 +43,8 @@ class Blocks:
             previous, label = label, None
             match statement:
                 case ast.Instruction():
-                    for each in expanded(statement, scope, self.builder, self.resolver):
-                        self.builder.code.append((each, scope, self.places, 0))
+                    self.builder.begin(scope, self.places)
+                    self.builder.code += expanded(statement, scope, self.builder, self.resolver)
                 case ast.Label():
                     label = self._label(statement, scope)
                 case ast.Variable(space="reg"):

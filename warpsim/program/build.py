@@ -101,7 +101,7 @@ def load_program(
         resolver.files,
         tuple([item for item in module.items if isinstance(item, ast.Section)]),
         module.file,
-        problems.lines,
+        problems.source,
     )
 
 

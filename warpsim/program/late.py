@@ -59,7 +59,7 @@ class Late:
 
     def __init__(self, checker: Checker, scope: Scope, read: Reading, begin: Span) -> None:
         self.checker, self.builder, self.scope = checker, checker.builder, scope
-        self.texts, self.statements, self.kinds, self.begin = read.texts, read.statements, read.kinds, begin
+        self.text, self.statements, self.kinds, self.begin = read.text, read.statements, read.kinds, begin
         self.names: list[str] = []
         """Those of the line or group at hand that begin with a percent sign."""
         self.widths: list[int] = []
@@ -76,16 +76,12 @@ class Late:
         """Check what is not a line, at these places of the code, unless its like was checked before."""
         checked: list[Instruction] = []
         groups: dict[Group, None] = {}
-        code = self.builder.code
         with self.builder.trial(numbers):
             for number in numbers:
-                node, scope, places, _ = code[number]
-                self.builder.at = number
+                node = self.builder.code[number]
                 if isinstance(node, Written):
                     groups[node.group] = None
-                elif (
-                    isinstance(node, ast.Instruction) and (made := self.checker.check(node, scope, places)) is not None
-                ):
+                elif (made := self.checker.at(number)) is not None:
                     checked.append(made)
         self.others = [*checked, *(kind for group in groups for kind in group.kinds)]
 
@@ -96,7 +92,7 @@ class Late:
     def body(self) -> Body:
         """Make the body, once."""
         made = ended(self.builder, list(self._code()), self.begin)
-        self.builder.code, self.texts, self.known, self.registers = [], [], {}, {}
+        self.builder.code, self.builder.runs, self.text, self.known, self.registers = [], [], "", {}, {}
         return made
 
     def _target(self, name: str) -> int:
@@ -109,10 +105,11 @@ class Late:
         """The instructions."""
         written, parsed = None, []
         pieces: tuple[Piece, ...] = ()
-        for number, (node, scope, places, at) in enumerate(self.builder.code):
-            self.builder.at = number
+        texts = self.text.split("\n")
+        for number, (node, (begin, scope, places, row)) in enumerate(self.builder.all()):
+            self.builder.at, at = number, row + number - begin
             if isinstance(node, Statement):
-                names = self.names = NAME.findall(self.texts[at])
+                names = self.names = NAME.findall(texts[at])
                 guarded = len(names[0]) if node.shape.instruction.guard is not None else 0
                 yield self._instruction(node, places, self.begin.line + at, node.shape.column + guarded)
                 continue
@@ -226,7 +223,7 @@ def grouped(checker: Checker, made: Sequence[ast.Statement], numbers: range, kin
         return None
     code = _checked(checker, numbers)
     block = isinstance(made[0], ast.Block)
-    own = checker.builder.code[numbers[0]][1].symbols.keys() if block else ()
+    own = checker.builder.run(numbers[0]).scope.symbols.keys() if block else ()
     for instruction in code:
         names = [instruction.guard[0].name] if instruction.guard is not None else []
         for o in (leaf for operand in instruction.operands for leaf in _leaves(operand)):
@@ -295,11 +292,7 @@ def _checked(checker: Checker, numbers: range) -> list[Instruction]:
     if problems.findings:
         return code
     with builder.trial(numbers):
-        for number in numbers:
-            node, scope, places, _ = builder.code[number]
-            builder.at = number
-            if isinstance(node, ast.Instruction) and (made := checker.check(node, scope, places)) is not None:
-                code.append(made)
+        code += [made for number in numbers if (made := checker.at(number)) is not None]
     if problems.findings:
         problems.findings.clear()
         problems.orders.clear()

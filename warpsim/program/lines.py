@@ -180,35 +180,39 @@ class Reading:
         """
         self.blocks, self.scope, self.parser, self.line = blocks, scope, parser, body.line
         self.grouped = grouped
-        self.texts = body.text.split("\n")
-        module, code = blocks.resolver.module, blocks.builder.code
+        self.text, texts = body.text, body.text.split("\n")
+        module, builder = blocks.resolver.module, blocks.builder
+        code = builder.code
         self.shapes = shapes.shapes_of(module.target, module.version)
-        first = _declarations(self.texts)
-        blocks.add(self._parsed("\n".join(self.texts[:first]), 0), scope)
+        first = _declarations(texts)
+        blocks.add(self._parsed("\n".join(texts[:first]), 0), scope)
         if "WARP_SZ" in scope.symbols or any(_hides(name, symbol) for name, symbol in scope.symbols.items()):
             raise Unusual
-        parts = _NAMES.split("\n".join(self.texts[first:]))
+        parts = _NAMES.split("\n".join(texts[first:]))
         self.kinds = Kinds(scope)
         parts[1::2] = map(self.kinds.__getitem__, parts[1::2])
         marked = "".join(parts).split("\n")
         self.odd = list(range(len(code)))
         lines, rest, at = Lines(blocks, scope, self.shapes), iter(marked), first - 1
+        builder.begin(scope, blocks.places, first)
         for entry in map(lines.__getitem__, rest):
             at += 1
             if isinstance(entry, Statement):
-                code.append((entry, scope, blocks.places, at))
-            elif isinstance(entry, Location):
+                code.append(entry)
+                continue
+            if isinstance(entry, Location):
                 self._locate(entry)
             elif isinstance(entry, str):
                 if entry in scope.labels or entry in scope.symbols:
                     raise Unusual
                 blocks.label(entry, scope)
             elif entry is not None:
-                done, before = _end(self.texts, at), len(code)
+                done, before = _end(texts, at), len(code)
                 inner = [marked[at - first], *islice(rest, done - at - 1)]
-                self._odd("\n".join(self.texts[at:done]), "\n".join(inner), at)
+                self._odd("\n".join(texts[at:done]), "\n".join(inner), at)
                 self.odd += range(before, len(code))
                 at = done - 1
+            builder.begin(scope, blocks.places, at + 1)
         self.statements = [entry for entry in lines.values() if isinstance(entry, Statement)]
         targets = {value for statement in self.statements for value in statement.values if isinstance(value, str)}
         if not all(isinstance(scope.labels.get(name), Label) for name in targets):
@@ -235,8 +239,8 @@ class Reading:
 
     def _odd(self, text: str, shape: str, at: int) -> None:
         """Read what is not a line."""
-        blocks, code = self.blocks, self.blocks.builder.code
-        group, before = self.shapes.groups.get(shape), len(code)
+        blocks, builder = self.blocks, self.blocks.builder
+        group, before = self.shapes.groups.get(shape), len(builder.code)
         if group is not None:
             inner = Scope(self.scope) if group.block else self.scope
             blocks.add(group.declarations, inner)
@@ -248,13 +252,14 @@ class Reading:
             blocks.add(made, self.scope)
             if self.parser.expressions.findings:
                 return
-            group = self.grouped(made, range(before, len(code)), self.kinds)
+            group = self.grouped(made, range(before, len(builder.code)), self.kinds)
             if group is None:
                 return
             self.shapes.keep_group(shape, group)
-            inner = code[before][1]
-        written = Written(group, text, self.line + at)
-        code[before:] = [(written, inner, blocks.places, number) for number in range(len(group.kinds))]
+            inner = builder.run(before).scope
+            builder.cut(before)
+        builder.begin(inner, blocks.places)
+        builder.code += [Written(group, text, self.line + at)] * len(group.kinds)
 
 
 def _declarations(texts: list[str]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from warpsim.errors import Span
 from warpsim.isa.traits import Ending
 from warpsim.program.names import BUILTINS, Symbol
-from warpsim.program.problems import Problems
+from warpsim.program.problems import Problems, lines_of
 from warpsim.program.program import Function, Instruction, Variable
 from warpsim.program.resolve import Resolver
 from warpsim.ptx import ast
@@ -45,7 +45,7 @@ def check_module(module: ast.Module, resolver: Resolver, problems: Problems) -> 
             message = f"PTX .version {have} does not support {target}"
             problems.add("target", _target_span(module, problems), message, f"it needs .version {least[0]}.{least[1]}")
     if module.address_size == 32:
-        line = next((n for n, text in enumerate(problems.lines, 1) if ".address_size" in text), 1)
+        line = next((n for n, text in enumerate(lines_of(problems.source), 1) if ".address_size" in text), 1)
         span = Span(module.file, line, 1)
         message = "addresses of 32 bits are not simulated"
         problems.add("unsupported", span, message, "compile for .address_size 64")
@@ -161,7 +161,7 @@ def _known_target(name: str) -> bool:
 
 
 def _target_span(module: ast.Module, problems: Problems) -> Span:
-    line = next((n for n, text in enumerate(problems.lines, 1) if text.lstrip().startswith(".target")), 1)
+    line = next((n for n, text in enumerate(lines_of(problems.source), 1) if text.lstrip().startswith(".target")), 1)
     return Span(module.file, line, 1)
 
 

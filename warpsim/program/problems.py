@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from warpsim.errors import Finding, PtxError, Span
@@ -32,6 +33,12 @@ SHOWN = 80
 _LONG_WORD = re.compile(r"[\w$%]{200,}")
 
 
+@functools.lru_cache(maxsize=4)
+def lines_of(source: str) -> tuple[str, ...]:
+    """The lines of a text."""
+    return tuple(source.split("\n"))
+
+
 class Problems:
     """Findings of the load phases, up to a maximum. `raise_any` ends the load if there are any. With ``before``, only those before
     this line count."""
@@ -41,7 +48,7 @@ class Problems:
         self.orders: list[int] = []
         """The line that each finding belongs to among the others."""
         self.file = file
-        self.lines = tuple(source.split("\n"))
+        self.source = source
         self.findings: list[Finding] = []
 
     @property
@@ -66,7 +73,8 @@ class Problems:
         if len(message) > LONG:
             message = _LONG_WORD.sub(lambda word: word[0][:SHOWN] + "...", message)
         self.orders.append(order or span.line)
-        text = self.lines[span.line - 1].rstrip("\r") if 0 < span.line <= len(self.lines) else ""
+        lines = lines_of(self.source)
+        text = lines[span.line - 1].rstrip("\r") if 0 < span.line <= len(lines) else ""
         self.findings.append(
             Finding(
                 rule,

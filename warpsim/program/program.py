@@ -14,6 +14,7 @@ from warpsim.graph.nodes import Graph
 from warpsim.isa.graphs import EVERYBODY, POINTER, Given, graph_of
 from warpsim.isa.spec import Form, Op, OperandSpec
 from warpsim.isa.traits import Ending, Family, Stage, Traits
+from warpsim.program.problems import lines_of
 from warpsim.ptx import ast
 from warpsim.records import SharedByCopies, cached_property, frozen
 from warpsim.types import TYPES, ScalarType, StateSpace
@@ -406,8 +407,14 @@ class Program:
     files: dict[int, str]
     sections: tuple[ast.Section, ...] = attrs.field(repr=False)
     file: str = "<ptx>"
-    lines: tuple[str, ...] = attrs.field(repr=False, default=())
+    shown: str = attrs.field(repr=False, default="")
+    """The source as given: of a snippet, without what was put around it."""
     uses: Uses | None = attrs.field(repr=False, default=None)
     """Cached by `warpsim.program.stored`."""
     symbols: Any = attrs.field(default=None, init=False, eq=False, repr=False)
     """The variables of C++, cached by `warpsim.debug.symbols.symbols_of`."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Those of ``shown``."""
+        return lines_of(self.shown)

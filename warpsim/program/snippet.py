@@ -55,7 +55,7 @@ def snippet_program(code: str, *, target: str = "sm_90a", shared_bytes: int = 0)
         for i in kernel.code
     )
     kernel = kernel.with_code(placed)
-    program = attrs.evolve(program, functions={**program.functions, KERNEL: kernel}, lines=tuple(code.split("\n")))
+    program = attrs.evolve(program, functions={**program.functions, KERNEL: kernel})
     return Snippet(program, {register.name: register for register in kernel.registers})
 
 

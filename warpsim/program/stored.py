@@ -98,7 +98,7 @@ def find(name: str, text: str, again: Callable[[], Program]) -> Program | None:
         return attrs.evolve(function, made=once(body), samples=samples_of, stored=stored)
 
     functions = {called: found_again(function) for called, function in program.functions.items()}
-    return attrs.evolve(program, functions=functions, source=text, lines=tuple(text.split("\n")))
+    return attrs.evolve(program, functions=functions, source=text, shown=text)
 
 
 def keep(name: str, program: Program) -> Program:
@@ -109,7 +109,7 @@ def keep(name: str, program: Program) -> Program:
         called: attrs.evolve(function, made=_later, samples=function.samples and _later)
         for called, function in functions.items()
     }
-    bare_program = attrs.evolve(program, functions=bare, source="", lines=(), uses=uses_of(program))
+    bare_program = attrs.evolve(program, functions=bare, source="", shown="", uses=uses_of(program))
     try:
         write_object(name, _dumped((bare_program, _dumped(kinds))))
     except _Unkept:

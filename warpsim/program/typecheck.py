@@ -32,13 +32,20 @@ class Checker:
 
     def all(self) -> Iterator[Instruction]:
         """The typed instructions of the function that are right, until there are too many problems."""
-        for number, (node, scope, places, _) in enumerate(self.builder.code):
+        for number in range(len(self.builder.code)):
             if self.problems.full:
                 return
-            self.builder.at = number
-            made = self.check(node, scope, places) if isinstance(node, ast.Instruction) else None
+            made = self.at(number)
             if made is not None:
                 yield made
+
+    def at(self, number: int) -> Instruction | None:
+        """The typed instruction at a place of the code; None after noting what is wrong with it, and for what was read by line."""
+        self.builder.at, node = number, self.builder.code[number]
+        if not isinstance(node, ast.Instruction):
+            return None
+        _, scope, places, _ = self.builder.run(number)
+        return self.check(node, scope, places)
 
     def check(self, node: ast.Instruction, scope: Scope, places: tuple[Place, ...]) -> Instruction | None:
         """The typed instruction; None after noting what is wrong with it."""
@@ -58,7 +65,7 @@ class Checker:
                 operands = call(self.values, node) if called else self._operands(candidate, node)
             except Mismatch as mismatch:
                 if best is None or mismatch.weight > best.weight:
-                    best = mismatch
+                    best = mismatch.with_traceback(None)  # else it holds this frame and those that called it
                 continue
             if guard is not None and any(o.base is not None and _is_argument(o.base) for o in operands):
                 message = f"{text} of a call's argument or result cannot have a guard"
