@@ -160,16 +160,14 @@ class OperandSpec:
     selectors: frozenset[str] = frozenset()
 
 
-@frozen(eq=False, slots=False)
 class Form:
     """One line of a syntax block, with the function that gives its meaning, of which all ``blocks`` are given. What only some of
     an opcode's forms are asked for is made when it is."""
 
-    root: str
-    pattern: syntax.Pattern
-    declared: Declaration
-    meaning: Body
-    blocks: Sequence[Declaration]
+    def __init__(
+        self, root: str, pattern: syntax.Pattern, declared: Declaration, meaning: Body, blocks: Sequence[Declaration]
+    ) -> None:
+        self.root, self.pattern, self.declared, self.meaning, self.blocks = root, pattern, declared, meaning, blocks
 
     @property
     def syntax(self) -> str:

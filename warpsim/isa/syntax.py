@@ -64,15 +64,12 @@ class OperandPattern:
     selectors: frozenset[str] = frozenset()
 
 
-@frozen(eq=False, slots=False)
 class Pattern:
     """One form of a block: its opcode, modifiers and operands as written, and the modifier classes of the block. What these
     mean is read when it is first asked for: only one of many forms is that of an instruction."""
 
-    root: str
-    modifiers: str
-    written: str
-    classes: Mapping[str, tuple[str, ...]]
+    def __init__(self, root: str, modifiers: str, written: str, classes: Mapping[str, tuple[str, ...]]) -> None:
+        self.root, self.modifiers, self.written, self.classes = root, modifiers, written, classes
 
     @property
     def line(self) -> str:

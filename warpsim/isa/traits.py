@@ -157,6 +157,9 @@ class Order:
     scope: str | None = None
 
 
+WEAK = Order()
+
+
 @frozen
 class Traits:
     """Properties of an instruction; the defaults are those of plain arithmetic."""
@@ -179,7 +182,7 @@ class Traits:
     """It reads what other threads may be about to write, so a loop around it may be waiting for them."""
     counts: bool = False
     """It takes a number from a counter in memory."""
-    order: Order = Order()
+    order: Order = WEAK
     """Its order in the memory consistency model."""
     spaces: tuple[str, ...] = ()
     """The state spaces that it names, in code order."""
@@ -277,15 +280,16 @@ def completed(declared: Traits, modifiers: tuple[str, ...]) -> Traits:
     words = frozenset(modifiers)
     scope = next((word for word in modifiers if word in SCOPES), None)
     spaces = (word.split("::")[0] for word in modifiers)
-    return changed(
-        declared,
-        synchronises=not words.isdisjoint(("sync", "aligned")),
-        aligned=declared.aligned or declared.matrix is not None or "aligned" in words,
-        scope=scope,
-        constant=declared.constant or "nc" in words,
-        spaces=tuple([space for space in spaces if space in SPACES]),
-        order=declared.order if declared.order.strong else _order(declared, words, scope),
-    )
+    found = {
+        "synchronises": not words.isdisjoint(("sync", "aligned")),
+        "aligned": declared.aligned or declared.matrix is not None or "aligned" in words,
+        "scope": scope,
+        "constant": declared.constant or "nc" in words,
+        "spaces": tuple([space for space in spaces if space in SPACES]),
+        "order": declared.order if declared.order.strong else _order(declared, words, scope),
+    }
+    new = {name: value for name, value in found.items() if value is not getattr(declared, name)}
+    return changed(declared, **new) if new else declared
 
 
 def _order(declared: Traits, words: frozenset[str], scope: str | None) -> Order:
@@ -295,4 +299,4 @@ def _order(declared: Traits, words: frozenset[str], scope: str | None) -> Order:
     relaxed = not words.isdisjoint(("relaxed", "volatile"))
     if declared.access is Access.ATOMIC or release or acquire or relaxed:
         return Order(strong=True, release=release, acquire=acquire, scope=scope)
-    return Order()
+    return WEAK

@@ -232,7 +232,7 @@ def grouped(checker: Checker, made: Sequence[ast.Statement], numbers: range, kin
             names += [o.register.name] if o.register is not None else []
         if not all(name in own or name == CARRY or kinds.get(name, "").startswith(HOLE) for name in names):
             return None
-    return Group(block, tuple(variables), tuple(code)) if code else None
+    return Group(tuple(variables), tuple(code), block=block) if code else None
 
 
 def _declared(group: Group) -> list[str]:

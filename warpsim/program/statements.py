@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import attrs
-
 from warpsim.program.program import Instruction, Operand, Param, Variable
 from warpsim.ptx import ast
 from warpsim.records import frozen
@@ -34,12 +32,13 @@ class Shape:
     `WHOLE` where there is no hole, or `PARTS`."""
 
 
-@frozen(eq=False)
 class Statement:
     """A shape, and what fills its holes but those for registers."""
 
-    shape: Shape
-    values: tuple[Value, ...]
+    __slots__ = ("shape", "values")
+
+    def __init__(self, shape: Shape, values: tuple[Value, ...]) -> None:
+        self.shape, self.values = shape, values
 
     def sample(self) -> Instruction:
         """The instruction, with registers and branch targets that are none of a function."""
@@ -85,15 +84,13 @@ class Statement:
         return int(self.values[at]) if 0 <= at < len(self.values) else number  # type: ignore[arg-type]
 
 
-@frozen(eq=False)
 class Group:
     """A statement, or a ``block`` of them with ``declarations`` of registers: so many instructions as it has ``kinds``."""
 
-    block: bool
-    declarations: tuple[ast.Variable, ...]
-    kinds: tuple[Instruction, ...]
-    pieces: list[tuple[Piece, ...]] = attrs.field(factory=list, init=False)
-    """Its instructions with holes, once they are made; of some groups there are none."""
+    def __init__(self, declarations: tuple[ast.Variable, ...], kinds: tuple[Instruction, ...], *, block: bool) -> None:
+        self.block, self.declarations, self.kinds = block, declarations, kinds
+        self.pieces: list[tuple[Piece, ...]] = []
+        """Its instructions with holes, once they are made; of some groups there are none."""
 
 
 class Piece(NamedTuple):
@@ -108,10 +105,8 @@ class Piece(NamedTuple):
     end: int
 
 
-@frozen(eq=False)
 class Written:
     """Text of a group, and the line that it begins on."""
 
-    group: Group
-    text: str
-    line: int
+    def __init__(self, group: Group, text: str, line: int) -> None:
+        self.group, self.text, self.line = group, text, line

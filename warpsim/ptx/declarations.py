@@ -8,7 +8,6 @@ from warpsim.ptx import ast
 from warpsim.ptx.expressions import Expressions
 from warpsim.ptx.tokens import SyntaxProblem
 from warpsim.ptx.words import LEADING, OPAQUE, SPACES, TYPES
-from warpsim.records import define
 
 MAX_DEPTH = 64
 NO_NAMES = frozenset({"%", "$", "_", "WARP_SZ"})
@@ -21,15 +20,15 @@ STORED = frozenset({".v2", ".v4", *(f".{name}" for name in TYPES)})
 MASKS = frozenset(0xFF << shift for shift in range(0, 64, 8))
 
 
-@define
 class _Prefix:
     """What stands in front of the names of a declaration."""
 
-    align: int | None = None
-    attributes: tuple[str, ...] = ()
-    vector: int = 1
-    pointer: tuple[str | None, int | None] | None = None
-    type: str = ""
+    def __init__(self) -> None:
+        self.align: int | None = None
+        self.attributes: tuple[str, ...] = ()
+        self.vector = 1
+        self.pointer: tuple[str | None, int | None] | None = None
+        self.type = ""
 
 
 class Declarations:

@@ -14,7 +14,6 @@ from warpsim.errors import PtxError
 from warpsim.ptx import ast
 from warpsim.ptx.parser import IsName, Parser
 from warpsim.ptx.tokens import SOURCES
-from warpsim.records import frozen
 
 HOLE = "\x01"
 """A character that no such text has."""
@@ -24,12 +23,11 @@ _CUT = re.compile(r'"[^"\n]*//')
 _MARKER = re.compile(r"\n[ \t]*#")
 
 
-@frozen
 class Body:
     """What stands between a function's braces, without comments, and the line of the first of them."""
 
-    text: str
-    line: int
+    def __init__(self, text: str, line: int) -> None:
+        self.text, self.line = text, line
 
 
 class Outline:
