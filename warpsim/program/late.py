@@ -223,7 +223,7 @@ def grouped(checker: Checker, made: Sequence[ast.Statement], numbers: range, kin
         return None
     code = _checked(checker, numbers)
     block = isinstance(made[0], ast.Block)
-    own = checker.builder.run(numbers[0]).scope.symbols.keys() if block else ()
+    own = checker.builder.run(numbers[0])[1].symbols.keys() if block else ()
     for instruction in code:
         names = [instruction.guard[0].name] if instruction.guard is not None else []
         for o in (leaf for operand in instruction.operands for leaf in _leaves(operand)):

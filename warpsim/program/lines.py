@@ -182,7 +182,7 @@ class Reading:
         self.grouped = grouped
         self.text, texts = body.text, body.text.split("\n")
         module, builder = blocks.resolver.module, blocks.builder
-        code = builder.code
+        code, runs = builder.code, builder.runs
         self.shapes = shapes.shapes_of(module.target, module.version)
         first = _declarations(texts)
         blocks.add(self._parsed("\n".join(texts[:first]), 0), scope)
@@ -212,7 +212,7 @@ class Reading:
                 self._odd("\n".join(texts[at:done]), "\n".join(inner), at)
                 self.odd += range(before, len(code))
                 at = done - 1
-            builder.begin(scope, blocks.places, at + 1)
+            runs.append((len(code), scope, blocks.places, at + 1))
         self.statements = [entry for entry in lines.values() if isinstance(entry, Statement)]
         targets = {value for statement in self.statements for value in statement.values if isinstance(value, str)}
         if not all(isinstance(scope.labels.get(name), Label) for name in targets):
@@ -256,7 +256,7 @@ class Reading:
             if group is None:
                 return
             self.shapes.keep_group(shape, group)
-            inner = builder.run(before).scope
+            inner = builder.run(before)[1]
             builder.cut(before)
         builder.begin(inner, blocks.places)
         builder.code += [Written(group, text, self.line + at)] * len(group.kinds)

@@ -6,8 +6,8 @@ import itertools
 from bisect import bisect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from operator import itemgetter
+from typing import TypeAlias
 
 from warpsim.errors import Span
 from warpsim.program.program import CARRY, Param, Register, Variable
@@ -210,17 +210,9 @@ class Scope:
         return None
 
 
-class Run(NamedTuple):
-    """Instructions from ``begin`` on that see the same names and are at the same ``places``; ``row`` is the line in the body of a
-    statement that comes first, of a group which of its instructions does, and those of the others follow."""
-
-    begin: int
-    scope: Scope
-    places: tuple[Place, ...]
-    row: int
-
-
-_BEGIN = attrgetter("begin")
+Run: TypeAlias = tuple[int, Scope, "tuple[Place, ...]", int]
+"""The first of instructions that see the same names and are at the same places; of a statement that comes first its line in the body,
+of a group which of its instructions: those of the others follow."""
 
 
 class FunctionBuilder:
@@ -243,25 +235,23 @@ class FunctionBuilder:
 
     def begin(self, scope: Scope, places: tuple[Place, ...], row: int = 0) -> None:
         """Say where the instructions are that come next."""
-        if self.runs and self.runs[-1].begin == len(self.code):
-            del self.runs[-1]
-        self.runs.append(Run(len(self.code), scope, places, row))
+        self.runs.append((len(self.code), scope, places, row))
 
     def cut(self, number: int) -> None:
         """Take instructions away, from this one on."""
         del self.code[number:]
-        while self.runs and self.runs[-1].begin >= number:
+        while self.runs and self.runs[-1][0] >= number:
             del self.runs[-1]
 
     def all(self) -> Iterator[tuple[ast.Instruction | Statement | Written, Run]]:
         """The instructions, and where they are."""
-        ends = [*[run.begin for run in self.runs[1:]], len(self.code)]
+        ends = [*[run[0] for run in self.runs[1:]], len(self.code)]
         for run, end in zip(self.runs, ends, strict=True):
-            yield from zip(self.code[run.begin : end], itertools.repeat(run), strict=False)
+            yield from zip(self.code[run[0] : end], itertools.repeat(run), strict=False)
 
     def run(self, number: int) -> Run:
         """Where an instruction is."""
-        return self.runs[bisect(self.runs, number, key=_BEGIN) - 1]
+        return self.runs[bisect(self.runs, number, key=itemgetter(0)) - 1]
 
     def register(self, name: str, type: ScalarType) -> Register:
         """Make a register."""
@@ -284,7 +274,7 @@ class FunctionBuilder:
     @contextmanager
     def trial(self, numbers: Iterable[int]) -> Iterator[None]:
         """Look up names of the code at these places, and afterwards have no register that was made for it."""
-        inner = dict.fromkeys([self.run(number).scope for number in numbers])
+        inner = dict.fromkeys([self.run(number)[1] for number in numbers])
         scopes = dict.fromkeys(each for scope in inner for each in scope.chain())
         before, made = len(self.registers), [(scope, dict(scope.made)) for scope in scopes]
         yield

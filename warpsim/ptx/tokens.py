@@ -154,9 +154,8 @@ def kind_of(piece: str) -> str:
     return "fraction" if kind == "float" and piece[0] == "." else kind
 
 
-_kind_of_word = functools.lru_cache(maxsize=2048)(kind_of)
-WORD = 40
-"""Length up to which kinds are kept for other texts."""
+WORD, WORDS = 40, 1 << 14
+"""Length up to which, and number of pieces of which, kinds are kept."""
 CONTEXT = frozenset({"section", "numbers", "fraction", "unended"})
 """Kinds of pieces that do not tell everything by themselves."""
 
@@ -164,15 +163,17 @@ CONTEXT = frozenset({"section", "numbers", "fraction", "unended"})
 class Kinds(dict[str, str]):
     """The kind of each different piece."""
 
-    def __init__(self) -> None:
-        self.seen: set[str] = set()
-        """Those of `CONTEXT` among them."""
-
     def __missing__(self, piece: str) -> str:
-        kind = self[piece] = _kind_of_word(piece) if len(piece) < WORD else kind_of(piece)
-        if kind in CONTEXT:
-            self.seen.add(kind)
+        kind = kind_of(piece)
+        if len(piece) < WORD:
+            if len(self) >= WORDS:
+                self.clear()
+            self[piece] = kind
         return kind
+
+
+KINDS = Kinds()
+"""Those of all texts."""
 
 
 class Tokens:
@@ -189,17 +190,17 @@ class Tokens:
         self.tables: dict[int, tuple[int, tuple[int, ...]]] = {}
         self.addresses: dict[int, tuple[Leaf, ...]] = {}
         self.sections: dict[int, str] = {}
-        known = Kinds()
         pieces = pattern(sections=whole and ".section" in text, lists=LIST.search(text) is not None).findall(text)
-        kinds = list(map(known.__getitem__, pieces))
-        if known.seen and (apart := _apart(pieces, kinds)):
+        kinds = list(map(KINDS.__getitem__, pieces))
+        plain = CONTEXT.isdisjoint(kinds)
+        if not plain and (apart := _apart(pieces, kinds)):
             pieces = _divided(pieces, apart)
-            kinds = list(map(known.__getitem__, pieces))
+            kinds = list(map(KINDS.__getitem__, pieces))
         self.texts = list(compress(pieces, kinds))
         self.starts = list(compress(accumulate(map(len, pieces), initial=0), kinds))
         self.kinds = list(filter(None, kinds))
         self.newlines = list(accumulate(map(add, map(len, text.split("\n")[:-1]), repeat(1)), initial=0))
-        if known.seen:
+        if not plain:
             self._look_again()
         self.kinds.append("end")
         self.texts.append("")
