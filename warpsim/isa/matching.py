@@ -61,9 +61,9 @@ def candidates(root: str, modifiers: tuple[str, ...]) -> tuple[Candidate, ...]:
 @functools.cache
 def _candidates(root: str, modifiers: tuple[str, ...], revision: int) -> tuple[Candidate, ...]:
     text = ".".join((root, *modifiers))
-    modifiers = _looked_at(root, modifiers)
-    once = tuple(dict.fromkeys(w for w in modifiers if w in REPEATED))
-    words = tuple(w for i, w in enumerate(modifiers) if w not in once or w not in modifiers[:i])
+    words = _looked_at(root, modifiers)
+    if not REPEATED.isdisjoint(words):
+        words = tuple(w for i, w in enumerate(words) if w not in REPEATED or w not in words[:i])
     return tuple(
         _candidate(form, values, text, words)
         for form in REGISTRY.get(root, ())
@@ -87,6 +87,7 @@ PASSED_OVER = tuple(
 )
 """Modifiers that the assembler (ptxas 13.0) does not look at behind the name of an instruction that has none of the set; one
 of each."""
+_SOMETIMES = frozenset({"pred"}).union(*PASSED_OVER)
 NAMES = {
     root: frozenset(words.split())
     for root, words in {
@@ -137,6 +138,8 @@ PASSING_PRED = frozenset(_PASSING_PRED.split())
 
 def _looked_at(root: str, modifiers: tuple[str, ...]) -> tuple[str, ...]:
     """The modifiers without those that the assembler passes over."""
+    if _SOMETIMES.isdisjoint(modifiers):
+        return modifiers
     left = list(modifiers)
     for words in PASSED_OVER:
         found = [place for place, word in enumerate(left) if word in words]
@@ -178,7 +181,8 @@ def _begins(form: Form, words: list[str]) -> bool:
 
 
 def _ordered(filled: dict[int, str], words: tuple[str, ...], kind: Collection[str]) -> bool:
-    return [filled[i] for i in sorted(filled) if filled[i] in kind] == [w for w in words if w in kind]
+    given = [w for w in words if w in kind]
+    return len(given) < 2 or [filled[i] for i in sorted(filled) if filled[i] in kind] == given
 
 
 def _hinted(form: Form, modifiers: tuple[str, ...]) -> bool:

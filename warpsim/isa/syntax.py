@@ -101,8 +101,8 @@ class Pattern:
 
 @functools.cache
 def _slot(word: str, values: tuple[str, ...] | None, group: int | None) -> Slot:
-    of = values or (word,)
-    return Slot(attribute(word), frozenset(of), values is None, all(value in TYPES for value in of), group)
+    of = frozenset(values or (word,))
+    return Slot(attribute(word), of, values is None, of <= TYPES.keys(), group)
 
 
 def attribute(word: str) -> str:

@@ -350,7 +350,7 @@ class Stream:
         start = self.starts[self.i]
         line = bisect(self.newlines, start)
         column = start - self.newlines[line - 1] + 1
-        return Span._make((self.file, self.above + line, column, len(self.texts[self.i]) or 1))
+        return tuple.__new__(Span, (self.file, self.above + line, column, len(self.texts[self.i]) or 1))
 
     def problem(self, message: str, advice: str = "", rule: str = "syntax") -> SyntaxProblem:
         """Make a problem at the current token."""
