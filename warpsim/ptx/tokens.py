@@ -172,8 +172,10 @@ class Kinds(dict[str, str]):
         return kind
 
 
-KINDS = Kinds()
-"""Those of all texts."""
+@functools.lru_cache(maxsize=1)
+def kinds_known() -> Kinds:
+    """Those of all texts."""
+    return Kinds()
 
 
 class Tokens:
@@ -191,11 +193,12 @@ class Tokens:
         self.addresses: dict[int, tuple[Leaf, ...]] = {}
         self.sections: dict[int, str] = {}
         pieces = pattern(sections=whole and ".section" in text, lists=LIST.search(text) is not None).findall(text)
-        kinds = list(map(KINDS.__getitem__, pieces))
+        kind = kinds_known().__getitem__
+        kinds = list(map(kind, pieces))
         plain = CONTEXT.isdisjoint(kinds)
         if not plain and (apart := _apart(pieces, kinds)):
             pieces = _divided(pieces, apart)
-            kinds = list(map(KINDS.__getitem__, pieces))
+            kinds = list(map(kind, pieces))
         self.texts = list(compress(pieces, kinds))
         self.starts = list(compress(accumulate(map(len, pieces), initial=0), kinds))
         self.kinds = list(filter(None, kinds))
