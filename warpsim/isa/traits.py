@@ -157,9 +157,6 @@ class Order:
     scope: str | None = None
 
 
-WEAK = Order()
-
-
 @frozen
 class Traits:
     """Properties of an instruction; the defaults are those of plain arithmetic."""
@@ -182,7 +179,7 @@ class Traits:
     """It reads what other threads may be about to write, so a loop around it may be waiting for them."""
     counts: bool = False
     """It takes a number from a counter in memory."""
-    order: Order = WEAK
+    order: Order = Order()
     """Its order in the memory consistency model."""
     spaces: tuple[str, ...] = ()
     """The state spaces that it names, in code order."""
@@ -299,4 +296,4 @@ def _order(declared: Traits, words: frozenset[str], scope: str | None) -> Order:
     relaxed = not words.isdisjoint(("relaxed", "volatile"))
     if declared.access is Access.ATOMIC or release or acquire or relaxed:
         return Order(strong=True, release=release, acquire=acquire, scope=scope)
-    return WEAK
+    return PLAIN.order
