@@ -212,7 +212,8 @@ def test_compiled_code_counts_rows_of_lanes(monkeypatch, block, pitch):
     lines.insert(-16, "bar.sync 0;")
     lines += ["ld.global.u32 %r6, [%rd1];", "add.u64 %rd1, %rd1, 4; add.u32 %r8, %r8, 1;"]
     lines += ["setp.lt.u32 %p1, %r8, 3; @%p1 bra L; setp.gt.u32 %p1, %r4, 31; @%p1 bra END;"]
-    lines += ["ld.shared.u32 %r6, [tile];", "bar.sync 0;", "ld.shared.u32 %r6, [tile+4];", "END: ret;"]
+    lines += ["ld.shared.u32 %r6, [tile];", "bar.sync 0;", "ld.shared.u32 %r6, [tile+4];"]
+    lines += ["setp.lt.u32 %p1, %r9, 999; @%p1 bra END;", "ld.shared.u32 %r6, [tile+8];", "END: ret;"]
     registers = ".reg .b16 %h; .reg .b32 %r<14>; .reg .b64 %rd<4>; .reg .pred %p<3>; .shared .align 16 .b8 tile[5120];"
     text = "\n".join([f".visible .entry k(.param .u64 data, .param .u32 pitch) {{ {registers}", *lines, "}"])
     kernel, counts = warpsim.load(HEAD + text)["k"], []

@@ -62,7 +62,8 @@ def counts_of(
         size = ACCESS.get(what)
         if what == "even":
             lanes, warps, pieces = listed[word : word + 3]
-            accesses.append((block, at, AccessCounts("shared", nbytes, lanes, warps, 0, pieces, pieces)))
+            if warps:
+                accesses.append((block, at, AccessCounts("shared", nbytes, lanes, warps, 0, pieces, pieces)))
         elif size is None:
             if listed[word]:
                 found.setdefault(what, {})[block, at] = listed[word]
