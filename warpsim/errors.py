@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import linecache
 import os
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -186,6 +185,8 @@ def source_text(source: tuple[str, int], ptx: str = "") -> str:
 def source_lines(file: str, ptx: str = "") -> list[str]:
     """The lines of a CUDA file; empty if it cannot be read. A text that was compiled from memory is where Python keeps
     such texts."""
+    import linecache  # commands start without it
+
     kept = linecache.cache.get(file, ())
     if len(kept) == 4:
         return [line.rstrip("\n") for line in kept[2]]

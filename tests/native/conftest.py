@@ -30,7 +30,7 @@ def done(monkeypatch):
 @pytest.fixture
 def served(monkeypatch, done):
     """How many products of matrices machine code has served: within regions, or in the place of a body."""
-    from warpsim.native.matrix.instructions import Codes
+    from warpsim.native.matrix.codes import Codes
 
     bodies, of = [], Codes.of
 

@@ -568,7 +568,7 @@ def test_what_is_served_beside_a_watcher(event, served):
 def test_products_of_matrices_that_pay(monkeypatch, tmp_path):
     """What lies on disk serves at once. A first launch compiles in a tenth of its time, later ones behind it, and engine ``compiled``
     behind its first, too."""
-    from warpsim.native.matrix import instructions as matrices
+    from warpsim.native.matrix import codes as matrices
 
     made, submitted, sought = [], [], []
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
@@ -620,7 +620,7 @@ def test_products_of_matrices_that_pay(monkeypatch, tmp_path):
 
 def test_a_product_that_fails(monkeypatch, tmp_path):
     """Is told of once, and not asked for again."""
-    from warpsim.native.matrix import instructions as matrices
+    from warpsim.native.matrix import codes as matrices
 
     told, submitted = [], []
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import signal
@@ -95,6 +94,8 @@ def _records(path: str, start: int) -> list[dict[str, str]]:
     with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
         stream.seek(start)
         for line in stream:
+            import json  # most programs report nothing
+
             with contextlib.suppress(ValueError):  # cut off, as the program was
                 records.append(json.loads(line))
     return records

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -42,6 +41,8 @@ def prepare() -> None:
 
 def document(record: Mapping[str, object]) -> None:
     """Print a JSON document."""
+    import json
+
     print(json.dumps(record))
 
 

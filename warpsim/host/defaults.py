@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,6 +37,8 @@ def append_errors(texts: list[str]) -> None:
     """Append the texts of errors to the test session's file, if there is one."""
     path = os.environ.get(FILE)
     if path is not None and texts:
+        import json
+
         with open(path, "a", encoding="utf-8") as out:
             out.write("".join(json.dumps(text) + "\n" for text in texts))
 

@@ -8,6 +8,7 @@ leading byte offset.
 
 from __future__ import annotations
 
+import copy
 import functools
 
 import numpy as np
@@ -162,6 +163,8 @@ def _overlap(
     return f"with a leading offset of {leading} and a stride offset of {stride} bytes, elements of the matrix overlap"
 
 
+PATTERN = 1024
+"""The largest pattern of a swizzle in bytes: the addresses of elements that begin further on by a multiple of it are so, too."""
 CHUNK = 16
 """Granularity of matrices in shared memory: all fields of a descriptor count 16-byte units."""
 
@@ -181,9 +184,20 @@ class Elements:
         self.moved_span = moved_span(bits)
         chunks, first = np.unique(self.address & ~(CHUNK - 1), return_index=True)
         self.chunks, self.part = chunks.reshape(-1, 1, 1), (first % extent >> 4).reshape(-1, 1, 1)
+        self._forget()
+
+    def _forget(self) -> None:
         self._places: dict[int, Array] = {}
         self._words: dict[int, tuple[Array, int]] = {}
         self._tables: dict[tuple[int, tuple[int, int]], tuple[Array, Array]] = {}
+
+    def moved(self, by: int, problem: str | None) -> Elements:
+        """The same ``by`` bytes further on, a multiple of `PATTERN`."""
+        made = copy.copy(self)
+        made.address, made.chunks, made.problem = self.address + by, self.chunks + by, problem
+        made.low, made.high = self.low + by, self.high + by
+        made._forget()
+        return made
 
     def places(self, n_columns: int) -> Array:
         """Index of each element, ``[k * extent]``, in words that are interleaved across columns; for column 0."""
@@ -222,8 +236,13 @@ def word_places(address: Array, itemsize: int, n_columns: int, *, transposed: bo
 
 @functools.lru_cache(512)
 def elements(bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> Elements:
-    """The elements of a descriptor, cached because loops reuse descriptors."""
-    return Elements(bits, k, extent, itemsize, transposed=transposed)
+    """The elements of a descriptor, cached because loops reuse descriptors; most differ from another one in where they begin."""
+    first = bits & (PATTERN - 1 >> 4 | ~(ADDRESS_MASK >> 4))
+    by = bits - first << 4
+    found = elements(first, k, extent, itemsize, transposed=transposed) if by else None
+    if found is None or found.high + by > ADDRESS_MASK + 1:
+        return Elements(bits, k, extent, itemsize, transposed=transposed)
+    return found.moved(by, problem(bits, k, extent, itemsize, transposed=transposed))
 
 
 def beyond(bits: int, high: int, size: int) -> str:

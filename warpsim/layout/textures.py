@@ -116,10 +116,11 @@ _OTHERS: dict[str, tuple[str, tuple[int, ...]]] = {
     **{"border": ("<f4", (4,)), "object": ("<u8", ()), "levels": ("<u8", (MOST_LEVELS,))},
 }
 """What a block holds of a field: numbers by their types, others by their names."""
-_HELD = {f.name: _OTHERS.get(f.name) or (_NUMBERS[str(f.type)], ()) for f in attrs.fields(Fields)}
+_KINDS = Fields.__annotations__
+_HELD = {name: _OTHERS.get(name) or (_NUMBERS[kind], ()) for name, kind in _KINDS.items()}
 BLOCK = np.dtype([("magic", "<u8"), ("n_levels", "<u4"), *((name, *held) for name, held in _HELD.items())], align=True)
-_PLAIN = tuple(f.name for f in attrs.fields(Fields) if f.name not in ("levels", "kind", "format", "address"))
-_FLAGS = tuple(field.name for field in attrs.fields(Fields) if isinstance(field.default, bool))
+_PLAIN = tuple(name for name in _KINDS if name not in ("levels", "kind", "format", "address"))
+_FLAGS = tuple(name for name, kind in _KINDS.items() if kind == "bool")
 
 
 @functools.lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from warpsim.driver.abi.process import PROCESS, Context
 from warpsim.driver.graphs import Graph, GraphExec, Node, UserObject
@@ -18,7 +18,6 @@ from warpsim.driver.results import NAMES, DriverError, Result, RuntimeRefusal, r
 from warpsim.driver.streams import Event
 from warpsim.driver.virtual import Physical
 from warpsim.errors import LaunchError
-from warpsim.records import frozen
 
 # ---- kinds of arguments --------------------------------------------------------------------------
 
@@ -118,8 +117,7 @@ def launchable(handle: int) -> Function | LibraryKernel:
 # ---- declaring -----------------------------------------------------------------------------------
 
 
-@frozen
-class Call:
+class Call(NamedTuple):
     """A function of a library; ``plain`` if it does not return an error code."""
 
     name: str

@@ -9,8 +9,6 @@ import ctypes
 import mmap
 from typing import Any
 
-import attrs
-
 from warpsim.driver.abi.calls import CALLS, call, missing
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.driver import VERSION
@@ -227,7 +225,7 @@ def declare_per_thread(library: str) -> None:
     for word in PER_THREAD.get(library, "").split():
         same = CALLS[library][word.removesuffix("*")]
         name = f"{same.name}_{'ptds' if word.endswith('*') else 'ptsz'}"
-        CALLS[library][name] = attrs.evolve(same, name=name)
+        CALLS[library][name] = same._replace(name=name)
 
 
 missing(DRIVER)

@@ -15,7 +15,7 @@ from warpsim.isa.data_movement import SHARED_WINDOW
 from warpsim.isa.traits import Matrix
 from warpsim.machine.plan import FunctionPlan
 from warpsim.native.lowering.values import Unlowerable
-from warpsim.native.matrix.instructions import codes
+from warpsim.native.matrix.codes import codes
 from warpsim.native.matrix.kernels import Warp, warp_kernel
 from warpsim.native.matrix.plans import mma_plan
 from warpsim.native.regions.forms import U32, U64, Effect, Product, Reader, Traced, place_of, traced, written
