@@ -38,19 +38,17 @@ class TypedOperand:
     """The type as which the registers of a vector are compared, once its elements are known."""
 
 
-@frozen(eq=False)
 class Candidate:
     """A form with its modifiers filled in, to check operands against.
 
     ``illegal`` is the reason why the form's ``legal`` rejects these modifiers; ``gates`` is what they require.
     """
 
-    form: Form
-    op: Op
-    operands: tuple[TypedOperand, ...]
-    illegal: str | None
-    gates: tuple[Gate, ...]
-    traits: Traits
+    def __init__(
+        self, form: Form, op: Op, operands: tuple[TypedOperand, ...], illegal: str | None, gates: tuple[Gate, ...]
+    ) -> None:
+        self.form, self.op, self.operands, self.illegal, self.gates = form, op, operands, illegal, gates
+        self.traits = traits_of(form, op)
 
 
 def candidates(root: str, modifiers: tuple[str, ...]) -> tuple[Candidate, ...]:
@@ -349,7 +347,7 @@ def _candidate(form: Form, filled: dict[int, str], text: str, modifiers: tuple[s
         needs.append(need)
     illegal = declared.legal(op) if declared.legal is not None else None
     operands = () if illegal else tuple(_typed(spec, op) for spec in form.operands)
-    return Candidate(form, op, operands, illegal, tuple(needs), traits_of(form, op))
+    return Candidate(form, op, operands, illegal, tuple(needs))
 
 
 def traits_of(form: Form, op: Op) -> Traits:

@@ -29,23 +29,15 @@ _OPTIONAL = re.compile(r"\{\s*,")
 _PIECE = re.compile(rf"\.({_WORD})|\{{\s*((?:\.{_WORD}\s*)+)\}}")
 
 
-@frozen
 class Slot:
     """One place for a modifier: ``values`` are its words, ``name`` its attribute on ``Op``.
 
-    ``group`` numbers slots that are present or absent together (``{.sem.scope}``); None if the slot is mandatory.
+    ``typed``: all of them are types. ``group`` numbers slots that are present or absent together (``{.sem.scope}``); None if the slot is mandatory.
     """
 
-    name: str
-    values: frozenset[str]
-    literal: bool
-    typed: bool
-    group: int | None
-
-    @property
-    def optional(self) -> bool:
-        """Whether the slot may be empty."""
-        return self.group is not None
+    def __init__(self, name: str, values: frozenset[str], group: int | None, *, literal: bool) -> None:
+        self.name, self.values, self.group, self.literal = name, values, group, literal
+        self.typed, self.optional = values <= TYPES.keys(), group is not None
 
 
 @frozen
@@ -101,8 +93,7 @@ class Pattern:
 
 @functools.cache
 def _slot(word: str, values: tuple[str, ...] | None, group: int | None) -> Slot:
-    of = frozenset(values or (word,))
-    return Slot(attribute(word), of, values is None, of <= TYPES.keys(), group)
+    return Slot(attribute(word), frozenset(values or (word,)), group, literal=values is None)
 
 
 def attribute(word: str) -> str:
