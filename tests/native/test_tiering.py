@@ -149,9 +149,9 @@ PART = """.version 8.0
 .address_size 64
 .visible .entry k(.param .u64 p) { .reg .b32 %r<5>; .reg .b64 %d<3>; .reg .pred %q;
 ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2;
-ld.global.u32 %r2, [%d1]; bar.sync 0; setp.ge.u32 %q, %r1, 64; @%q bra E;
-mul.lo.u32 %r3, %r2, 5; xor.b32 %r3, %r3, %r1; add.u32 %r3, %r3, %r2; st.global.u32 [%d1], %r3;
-E: bar.sync 0; ret; }"""
+ld.global.u32 %r2, [%d1]; mov.u32 %r3, 0; bar.sync 0; setp.ge.u32 %q, %r1, 64; @%q bra E;
+mul.lo.u32 %r3, %r2, 5; xor.b32 %r3, %r3, %r1; add.u32 %r3, %r3, %r2;
+E: bar.sync 0; st.global.u32 [%d1], %r3; ret; }"""
 
 
 def test_a_part_of_the_ctas():

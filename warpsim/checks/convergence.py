@@ -231,18 +231,16 @@ class Last:
 class Barriers(Watcher):
     """Checks arrivals at barriers. A batch records the last arrival at each barrier, by number."""
 
-    compiled = frozenset({"barrier_reached", "group_split"})
+    compiled = frozenset({"barrier_reached", "uniform_split"})
     """In compiled code, all threads of a CTA arrive at the same place, and no branch with ``.uni`` parts threads."""
 
     def batch_began(self, machine: Machine) -> None:
         """Start with no arrivals."""
         machine.batch.notes[ARRIVALS] = {}
 
-    def group_split(self, machine: Machine, group: Group, parts: tuple[Group, Group]) -> None:
+    def uniform_split(self, machine: Machine, group: Group, parts: tuple[Group, Group]) -> None:
         """Report an instruction with ``.uni`` that lanes of one warp leave for different places."""
         here = present(group)
-        if "uni" not in here.op.modifiers or here.traits.ending is None:
-            return
         if here.guard is None and not here.reads:  # it has one way, which some lanes go first in another order
             return
         taken = group.warps.spread(np.isin(group.selection.positions, parts[0].selection.positions))

@@ -389,7 +389,7 @@ def _cta_barrier(plan: FunctionPlan, instruction: Instruction, barrier: traits.B
         for value, number in zip(values, numbers, strict=True):
             if value.size > 1 and (value != number).any():
                 return made.arrive_apart(machine, group, values)
-        return made.arrive(machine, group, numbers)
+        return made.arrive(machine, group, numbers) and not machine.keeps_turn(group)
 
     return step
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from warpsim.isa.traits import Ending
+from warpsim.machine.aside import Aside, aside
 from warpsim.machine.barriers import leave
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.stack import ThreadStack
@@ -39,7 +40,10 @@ def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, fo
     assert following is not None, "a closing brace that threads may come to returns"
     register, negated = instruction.guard
     target = plan.place_of.get(instruction.targets[0]) if ending is Ending.BRANCH else None
-    return _conditional(plan, register.index, taken, target, following, negated=negated)
+    short = None
+    if target is not None and following > block.index and "uni" not in instruction.op.modifiers:
+        short = aside(plan, plan.blocks[following], target)
+    return _conditional(plan, register.index, taken, target, following, short, negated=negated)
 
 
 def jump(target: int | None) -> End:
@@ -50,8 +54,8 @@ def jump(target: int | None) -> End:
 
 
 def _conditional(
-    plan: FunctionPlan, slot: int, taken: End, target: int | None, following: int, *, negated: bool
-) -> End:
+    plan: FunctionPlan, slot: int, taken: End, target: int | None, following: int, short: Aside | None, *, negated: bool
+) -> End:  # fmt: skip
     def end(machine: Machine, group: Group) -> int | None:
         value = group.env[slot]
         if value is None:
@@ -63,6 +67,8 @@ def _conditional(
         if count == 0 or count == value.size:
             return taken(machine, group) if (count > 0) != negated else following
         mask = ~value if negated else value
+        if short is not None and short.run(machine, group, mask):
+            return None if group.block < 0 else target
         yes, no = part(machine, group, mask, live_after(plan, target, following))
         no.block, no.at = following, 0
         machine.push(no)
@@ -107,6 +113,8 @@ def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | Non
         parts = fork(machine, group, yes), fork(machine, group, no)
     if machine.hooks.group_split is not None:
         machine.hooks.group_split(machine, group, parts)
+    if machine.hooks.uniform_split is not None and "uni" in group.instruction.op.modifiers:
+        machine.hooks.uniform_split(machine, group, parts)
     return parts
 
 

@@ -221,10 +221,12 @@ class Run:
 
     def machine(self, batch: BatchState) -> Machine:
         """The machine through which the steps of a batch act."""
-        found = self._machines.get(id(batch))
+        found, settings = self._machines.get(id(batch)), self.state.settings
         if found is None:
             hooks = self._near_hooks if batch.near else self.hooks
             found = self._machines[id(batch)] = Machine(self.state, batch, hooks, self.bodies)
+            usual = self.state.schedule is None and not (settings.by_warp or settings.keeps)
+            found.unfollowed = usual and hooks.unfollowed
         return found
 
     # ---- rounds and turns --------------------------------------------------------------------

@@ -176,8 +176,9 @@ class Hooks:
         """Whether a watcher requests a pause before the next step."""
         listeners, events = tuple(watchers), vars(self)
         alone, shared, self.shadows = _listeners_of(tuple([(w.events, w.shadows) for w in listeners]))
-        self.chains = _chains(tuple([frozenset(w.events) for w in listeners]))
-        """Whether products of wgmma may start together: nobody follows single steps, or tiles without following chains."""
+        self.chains, self.unfollowed = _free(tuple([frozenset(w.events) for w in listeners]))
+        """Whether products of wgmma may start together: nobody follows single steps, or tiles without following chains; and whether
+        nobody follows single steps, or groups that part and meet."""
         for number, name in alone:  # each launch comes here
             events[name] = getattr(listeners[number], name)
         for name, numbers in shared:
@@ -205,16 +206,19 @@ SINGLE = frozenset((
     "warp_synchronised",
 ))  # fmt: skip
 """Events of single steps."""
+FOLLOWING = SINGLE - {"warp_synchronised"} | {"region_executed", "entry_counted", "group_split", "groups_met"}
+"""Those of single steps but at collectives, and those of groups that part and meet."""
 PRODUCTS = frozenset(("descriptor_read", "tile_read", "wgmma_issued"))
 """Events of single products of wgmma."""
 
 
 @functools.lru_cache(maxsize=256)
-def _chains(listeners: tuple[frozenset[str], ...]) -> bool:
-    return all(
+def _free(listeners: tuple[frozenset[str], ...]) -> tuple[bool, bool]:
+    chains = all(
         events.isdisjoint(SINGLE) and (events.isdisjoint(PRODUCTS) or "wgmma_chain_met" in events)
         for events in listeners
     )
+    return chains, all(map(FOLLOWING.isdisjoint, listeners))
 
 
 def _all(calls: list[Callable[..., None]]) -> Callable[..., None]:

@@ -56,6 +56,8 @@ class Machine:
         (see `fault`)."""
         self.attention = False
         """Whether a watcher asks to be called after the current step."""
+        self.unfollowed = False
+        """Whether nobody follows single steps or groups, and the order is the usual one: a group may then do more in its turn."""
         self.maps: dict[tuple[int, int, str], LastingMap] = {}
         """Tensor maps in memory that no kernel writes, by address, the rank of copies and their mode."""
         self._specials: dict[str, Value] = {}
@@ -196,6 +198,20 @@ class Machine:
         else:
             orders = [g.turn or g.order for g in runnable]
         return min(orders) if orders else None
+
+    def keeps_turn(self, group: Group) -> bool:
+        """Whether a group that waited at a step, and has passed it since, comes before all others: it is then the running one again."""
+        runnable = self.batch.runnable
+        if not self.unfollowed or not runnable or runnable[-1] is not group:
+            return False
+        runnable.pop()
+        limit = self.limit(group)
+        if limit is not None and limit <= (group.generation, group.key):
+            runnable.append(group)
+            return False
+        group.at -= 1
+        self.launch.mark = self.launch.memory.version
+        return True
 
     def number_of(self, group: Group) -> tuple[int, int]:
         """A group's first warp: the linear number of its CTA, and its number in the CTA."""

@@ -154,6 +154,9 @@ class Watcher:
     def group_split(self, machine: Machine, group: Group, parts: tuple[Group, Group]) -> None:
         """The threads of a group take different paths, or some of them wait: two groups replace it."""
 
+    def uniform_split(self, machine: Machine, group: Group, parts: tuple[Group, Group]) -> None:
+        """The same of an instruction with ``.uni``."""
+
     def entry_counted(self, machine: Machine, group: Group, times: int) -> None:
         """Corrects how often a group has entered the block at whose first instruction it stands. ``times`` is -1 if it
         will enter the block once more, 1 if it waited there and continues behind that instruction."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import numpy as np
 
@@ -177,9 +179,18 @@ class BatchState:
     """What watchers know about the batch."""
     near: bool = False
     """Whether it has the CTAs that listeners of their own see."""
+    divide: Callable[[], None] | None = None
+    """Splits the group that some threads have left for a short branch (`warpsim.machine.aside`)."""
+
+    def settle(self) -> None:
+        """Let each thread be in a group that stands where the thread does."""
+        divide, self.divide = self.divide, None
+        if divide is not None:
+            divide()
 
     def groups(self) -> list[Group]:
         """All groups except the running one."""
+        self.settle()
         found = [*self.runnable, *self.parked, *self.sleeping]
         for place in (*self.barriers.values(), self.cluster_barrier, self.register_counts, self.tensor):
             found += place.waiting if place is not None else []

@@ -41,6 +41,7 @@ STEPS = frozenset(
         "shadowed_before",
         "shadowed_after",
         "group_split",
+        "uniform_split",
         "groups_met",
         "registers_read",
         "registers_written",

@@ -1,0 +1,146 @@
+"""Short branches that some threads take alone: run in the turn of all, against groups that part, which a watcher asks for."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.machine.aside import Aside
+from warpsim.machine.machine import Machine
+
+HEAD = """.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p)
+{
+.reg .pred %p<4>; .reg .b32 %r<12>; .reg .b64 %rd<6>; .shared .align 8 .b8 s[512]; .shared .align 8 .b64 bar;
+ld.param.u64 %rd1, [p]; mov.u32 %r0, %tid.x; mov.u32 %r8, %ctaid.x; mov.u32 %r7, s;
+shl.b32 %r1, %r0, 2; add.u32 %r2, %r7, %r1; mul.wide.u32 %rd2, %r8, 16; add.u64 %rd2, %rd1, %rd2;
+"""
+FILL = "st.shared.u32 [%r2], %r0; bar.sync 0;"
+LEADER = "setp.ne.u32 %p1, %r0, 0; @%p1 bra E;"
+BODIES = {
+    "store": f"{FILL} mad.lo.u32 %r3, %r0, 3, 5; {LEADER} add.u32 %r4, %r3, %r1; st.global.u32 [%rd2], %r4; E: st.shared.u32 [%r2], %r3;",
+    "some": f"{FILL} xor.b32 %r3, %r0, 21; setp.ge.u32 %p1, %r0, 20; @%p1 bra E; ld.shared.u32 %r4, [%r2]; add.u32 %r4, %r4, %r3; "
+    "st.shared.u32 [%r2+256], %r4; E: add.u32 %r3, %r3, 1; st.shared.u32 [%r2], %r3;",
+    "one CTA": f"{FILL} setp.ne.u32 %p1, %r8, 1; @%p1 bra E; st.shared.u32 [%r2], %r1; E: bar.sync 0;",
+    "guarded": f"{FILL} mov.u32 %r4, %r1; setp.lt.u32 %p2, %r0, 9; {LEADER} @!%p2 mov.u32 %r4, 7; st.global.u32 [%rd2], %r4; E: bar.sync 0;",
+    "mbarrier": f"setp.ne.u32 %p1, %r0, 0; @%p1 bra I; mbarrier.init.shared.b64 [bar], 2; I: bar.sync 0; {LEADER} "
+    "mbarrier.arrive.shared.b64 _, [bar]; E: setp.ne.u32 %p1, %r0, 33; @%p1 bra F; mbarrier.arrive.shared.b64 _, [bar]; F: bar.sync 0;"
+    "W: mbarrier.test_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra W;",
+    "loop": f"{FILL} mov.u32 %r5, 0; mov.u32 %r3, %r0; L: add.u32 %r3, %r3, %r5; {LEADER} add.u32 %r4, %r5, %r3; st.global.u32 [%rd2], %r4; "
+    "E: add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 5; bar.sync 0; @%p2 bra L;",
+    "race": f"{LEADER} st.shared.u32 [%r7+64], %r8; E: ld.shared.u32 %r3, [%r7+64]; st.global.u32 [%rd2], %r3;",
+    # of the leaders of three CTAs the last two are beyond the array: the first one's store is seen
+    "beyond": f"{FILL} mad.lo.u32 %r3, %r8, 3, 5; mul.wide.u32 %rd3, %r8, 400; add.u64 %rd3, %rd1, %rd3; {LEADER} "
+    "add.u32 %r3, %r3, 1; st.global.u32 [%rd3], %r3; E: bar.sync 0;",
+    # an undefined value decides an address: what the launch copies of itself to find out holds the leader's place
+    "undefined": f"bar.sync 0; {LEADER} ld.shared.u32 %r4, [s+8]; and.b32 %r4, %r4, 4; cvt.u64.u32 %rd3, %r4; add.u64 %rd3, %rd2, %rd3; "
+    "st.global.u32 [%rd3], %r0; E: bar.sync 0; st.shared.u32 [%r2], %r1;",
+    "undefined last": f"mad.lo.u32 %r3, %r0, 5, 1; bar.sync 0; {LEADER} ld.shared.u32 %r4, [s+8]; E: bar.sync 0; st.shared.u32 [%r2], %r3;",
+    # ... and what it decides makes no difference
+    "harmless": f"{FILL} {LEADER} ld.shared.u32 %r4, [s+384]; setp.eq.u32 %p2, %r4, 0; @%p2 st.shared.u32 [%r7], %r0; E: bar.sync 0;",
+    "too many": f"L: {LEADER} mov.u32 %r4, 1; mov.u32 %r4, 2; mov.u32 %r4, 3; st.global.u32 [%rd2], %r4; E: bar.sync 0; bra L;",
+}
+
+
+APART = {
+    "others between": """setp.ge.u32 %p1, %r0, 32; @%p1 bra M; setp.ne.u32 %p2, %r0, 0; @%p2 bra E; st.global.u32 [%rd2], %r1; bra E;
+M: st.global.u32 [%rd2], %r0; E: add.u32 %r3, %r0, 2; bar.sync 0; st.shared.u32 [%r2], %r3;""",
+    "kept register": f"{FILL} mov.u32 %r3, %r1; {LEADER} mov.u32 %r3, 77; E: st.shared.u32 [%r2], %r3; st.global.u32 [%rd2], %r3;",
+    "undefined register": f"{FILL} ld.shared.u32 %r3, [%r2+256]; {LEADER} st.global.u32 [%rd2], %r3; E: bar.sync 0;",
+    "warp": f"{FILL} {LEADER} bar.warp.sync 0xffffffff; st.shared.u32 [%r2], %r1; E: bar.warp.sync 0xffffffff;",
+}
+"""Where threads part."""
+
+
+class Parts(warpsim.Watcher):
+    """Follows groups, which then part."""
+
+    def group_split(self, machine, group, parts):
+        """Nothing."""
+
+
+class End(warpsim.Watcher):
+    """What a launch has come to."""
+
+    def launch_ended(self, launch):
+        """Keep it."""
+        self.state = (
+            {(b.function, b.index): n for b, n in launch.counts.items()},
+            launch.thread_instructions,
+            launch.groups,
+        )
+
+
+def outcome(body, checks, on_finding, most, *more):
+    """What a launch leaves, counts and finds, or how it ends."""
+    array, end = np.arange(16, dtype=np.uint32), End()
+    kernel = warpsim.load(f"{HEAD} {body} ret; }}")["k"]
+    options = {"checks": checks, "on_finding": on_finding, "max_instructions": most, "engine": "interpreter"}
+    try:
+        result = kernel((3,), (64,), (array,), watchers=[end, *more], **options)
+        found = [str(f) for f in result.findings], result.opcodes, end.state
+    except warpsim.ExecutionError as problem:
+        found = [str(problem), *(str(f) for f in problem.findings)]
+    return array.tolist(), found
+
+
+@pytest.mark.parametrize("checks", ["default", "all"])
+@pytest.mark.parametrize("name", BODIES)
+def test_they_come_to_the_same(name, checks):
+    """Bytes, counts, findings, and how many groups there were."""
+    on_finding = "collect" if name in ("race", "undefined", "harmless") else "raise"
+    taken, run = [], Aside._execute
+
+    def counted(self, *arguments):
+        taken.append(self)
+        return run(self, *arguments)
+
+    for most in range(150, 420, 21) if name == "too many" else [100_000]:
+        with mock.patch.object(Aside, "_execute", counted):
+            found = outcome(BODIES[name], checks, on_finding, most)
+        assert taken
+        assert found == outcome(BODIES[name], checks, on_finding, most, Parts())
+
+
+@pytest.mark.parametrize("name", APART)
+def test_others_part(name):
+    """Where other threads come first, or wait, or what is read later changes, groups part and meet as ever."""
+    with mock.patch.object(Aside, "_execute", side_effect=AssertionError):
+        found = outcome(APART[name], "all", "collect", None)
+    assert found == outcome(APART[name], "all", "collect", None, Parts())
+
+
+def test_whoever_asks_sees_groups():
+    """During an access by the leader, the others stand where the branch ends."""
+
+    class Places(warpsim.Watcher):
+        def __init__(self):
+            self.seen = []
+
+        def memory_accessed(self, machine, group, access):
+            groups = sorted((g.selection.n, g.block, g.at) for g in machine.batch.groups())
+            self.seen.append((group.selection.n, group.at, machine.launch.running is group, groups))
+
+    one, other = Places(), Places()
+    found = outcome(BODIES["loop"], "all", "raise", None, one)
+    assert found == outcome(BODIES["loop"], "all", "raise", None, other, Parts())
+    assert one.seen == other.seen
+    assert (3, 1, True, [(189, 3, 0)]) in one.seen
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_barrier_ends_no_turn(kept):
+    """Where its threads come first anyway, they go on at once; not while somebody asks for groups."""
+    kept_turns, keeps = [], Machine.keeps_turn
+
+    def counted(self, group):
+        kept_turns.append(keeps(self, group))
+        return kept_turns[-1]
+
+    with mock.patch.object(Machine, "keeps_turn", counted):
+        body = "setp.ge.u32 %p1, %r0, 32; @%p1 bra E; bar.sync 1, 32; st.shared.u32 [%r2], %r0; E: add.u32 %r3, %r0, 1;"
+        outcome(body, "all", "raise", None, *([] if kept else [Parts()]))
+    assert any(kept_turns) == kept
