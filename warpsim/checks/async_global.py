@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from warpsim.checks.epochs import EpochSheets, Overlaps
+from warpsim.layout.boxes import Boxes
 from warpsim.machine.hooks import ATOMIC, READ, WRITE, MemoryAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.global_memory import Allocation
@@ -294,13 +295,16 @@ class GlobalStores(GlobalUses):
 
     def written_by_copies(self, machine: Machine, transfer: Transfer, target: GlobalTarget) -> None:
         """Check what new copies write, unless that is there already."""
-        if self._reaches(target) and not self._apart(target):
+        if self.near(target.low, target.high) and not self._apart(target):
             access = ATOMIC if transfer.reduces else WRITE
             self._compare(machine, transfer, access, target, transfer.positions)
 
     def _apart(self, target: GlobalTarget) -> bool:
         """Whether boxes touch none of those that are in flight, as a rule."""
-        return target.boxes is not None and target.boxes.apart([use.extent.boxes for use in self.uses.values()])
+        others = list[Boxes | None]()
+        for use in self.uses.values():
+            others += (use.extent.boxes,)
+        return target.boxes is not None and target.boxes.apart(others)
 
     def _reaches(self, extent: GlobalTarget) -> bool:
         """Whether memory may be among what copies in flight use."""

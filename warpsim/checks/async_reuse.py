@@ -352,14 +352,14 @@ class AsyncReuse(Watcher):
 
     def _stores(self, machine: Machine) -> list[GlobalStores]:
         """The stores in flight: those of batches that have ended, and of others."""
-        launch, found = machine.launch, []
+        launch, found = machine.launch, list[GlobalStores]()
         stores = launch.notes[UNWAITED]
         if stores.uses and (not stores.changed or stores.busy):
-            found.append(stores)
+            found += (stores,)  # at every copy: no calls
         for batch in launch.batches:
             stores = batch.notes[IN_FLIGHT].stores
             if stores.uses and (not stores.changed or stores.busy):
-                found.append(stores)
+                found += (stores,)
         return found
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
@@ -376,7 +376,8 @@ class AsyncReuse(Watcher):
             if type(at) is int:
                 met = shared.meets(at, at + access.nbytes)
             else:
-                met = shared.busy and shared.meets(*_limits(access.places, access.nbytes))
+                places = at if type(at) is np.ndarray else access.places
+                met = shared.busy and shared.meets(*_limits(places, access.nbytes))
             if met:
                 shared.touch(machine, SharedAccess.of(group, access, rows=False))
 

@@ -292,13 +292,14 @@ class Proxies:
                 synced[selection] = time + 1
             self.touched[0 if write else 1, access.at >> PAGE] = True
             return
-        at, columns, threads, cells = access.places, access.columns, group.selection.positions, self.cells
+        at = access.at if type(access.at) is np.ndarray else access.places
+        columns, threads, cells, write = access.columns, selection.positions, self.cells, access.kind != READ
         if access.allocation is not None:
             cells = cells_of(self.shared_state.cells, access.allocation)
             at, columns = at - access.allocation.start, np.zeros(1, np.int64)
         if rows:
             threads = group.warps.first_thread.reshape(-1, 1, 1) * self.n_ctas + columns
-        elif not access.writes and access.active is None and columns.shape[:2] == (at.shape[:2] or (1, 1)) == (1, 1):
+        elif not write and access.active is None and columns.shape[:2] == (at.shape[:2] or (1, 1)) == (1, 1):
             threads = threads[-1:, -1:]  # all read the same, and the last is remembered
         shape = np.broadcast(at, threads).shape if rows else threads.shape
         if rows or access.active is not None:
@@ -306,7 +307,7 @@ class Proxies:
         if access.active is not None:
             mask = spread(access.active, shape)
             at, columns, threads = at[mask], columns[mask], threads[mask]
-        self._leave(cells, at, access.nbytes, columns, threads, instruction, write=access.writes)
+        self._leave(cells, at, access.nbytes, columns, threads, instruction, write=write)
         if synchronises:
             self.synchronised(group)
 
@@ -337,7 +338,7 @@ class Proxies:
         write: bool,
     ) -> None:
         cells.fit(nbytes)
-        epoch = (self.tick(instruction) << SHIFT | (threads + self.base)).reshape(-1)
+        epoch = (self.shared_state.events.append(instruction) << SHIFT | (threads + self.base)).reshape(-1)
         index = spread(at // cells.granule * cells.width + columns, threads.shape).reshape(-1)
         kind = "write" if write else "read"
         kept = cells.of(kind)
@@ -367,10 +368,7 @@ class Proxies:
         """Check what starting bulk copies read and write."""
         group, positions = transfer.group, transfer.positions
         if self.shared_state.cells:
-            for source in sources_of(transfer):
-                self._globals(machine, group, source.extent, source.starters(positions), write=False)
-            if transfer.target is not None:
-                self._globals(machine, group, transfer.target, positions, write=True)
+            self._between_globals(machine, transfer)
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is None or not footprint.start.size:
                 continue
@@ -378,13 +376,15 @@ class Proxies:
             pages = slice(low >> PAGE if low > 0 else 0, (high - 1 >> PAGE) + 1)
             if not np.logical_or.reduce(self.touched[: 1 + write, pages], axis=None):
                 continue
-            cells, wanted = self.cells, ("write", "read")[: 1 + write]
-            known = [(kind, seen) for kind, seen in cells.kinds.items() if kind in wanted]
-            kinds = [kind for kind, seen in known if np.logical_or.reduce(self._part(seen, low, high))]
+            cells, kinds = self.cells, tuple[str, ...]()
+            for kind, seen in cells.kinds.items():
+                if (write or kind == "write") and np.logical_or.reduce(self._part(seen, low, high)):
+                    kinds += (kind,)
             if not kinds:
                 continue
-            step = min(footprint.nbytes & -footprint.nbytes, 16)
-            cells.fit(step)
+            step = footprint.nbytes & -footprint.nbytes & LARGEST - 1 or LARGEST
+            if step < cells.granule:
+                cells.fit(step)
             if self._all_passed and self._all_covered(kinds, footprint, clear=write):
                 continue
             at = footprint.start[:, None] + np.arange(0, footprint.nbytes, step)
@@ -392,12 +392,16 @@ class Proxies:
             where, users = (spread(x[:, None], at.shape) for x in (footprint.columns, users))
             self._meet(machine, Uses(group, self.cells, at, where, step, users, write=write))
 
-    def _all_covered(self, kinds: list[str], footprint: Footprint, *, clear: bool) -> bool:
+    def _all_covered(self, kinds: tuple[str, ...], footprint: Footprint, *, clear: bool) -> bool:
         """Whether what these cells of a footprint tell of is fenced; then they may be ``clear``."""
         cells, blocks = self._cells, self._blocks(footprint)
-        covered = [self._covered(cells.kinds[kind], *block) for kind in kinds for block in blocks]
-        if not covered or False in covered:
+        if not blocks:
             return False
+        for kind in kinds:
+            seen = cells.kinds[kind]
+            for block in blocks:
+                if not self._covered(seen, *block):
+                    return False
         for low, high, columns in blocks if clear else ():
             for kind in kinds:
                 self._part(cells.of(kind), low, high).reshape(-1, self.n_ctas)[:, columns] = 0
@@ -422,8 +426,6 @@ class Proxies:
         """Whether what these cells tell of is fenced: by each thread itself, or after a barrier of its CTA."""
         cells = self._part(seen, low, high).reshape(-1, self.n_ctas)[:, columns]
         newest = np.maximum.reduce(cells)
-        if not np.logical_or.reduce(newest):
-            return True
         if self.isolated and np.logical_and.reduce(newest >> SHIFT < self.floor["shared"][columns]):
             return True
         fenced = self.fence_time["shared"].take((cells & THREAD) - self.base, mode="clip")
@@ -492,6 +494,14 @@ class Proxies:
     @property
     def _now(self) -> int:
         return self.shared_state.events.n
+
+    def _between_globals(self, machine: Machine, transfer: Transfer) -> None:
+        """Check what starting bulk copies read and write of global memory."""
+        group, positions = transfer.group, transfer.positions
+        for source in sources_of(transfer):
+            self._globals(machine, group, source.extent, source.starters(positions), write=False)
+        if transfer.target is not None:
+            self._globals(machine, group, transfer.target, positions, write=True)
 
     def _globals(self, machine: Machine, group: Group, extent: GlobalTarget, starters: Array, *, write: bool) -> None:
         """Check the runs or boxes of global memory that bulk copies of these threads access."""

@@ -389,10 +389,10 @@ ARGUMENT_ADVICE = "initialise what is printed, or given to malloc or free, on ev
 def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> None:
     """Report bytes never written in the sources that copies have read."""
     work, bits, at = transfer.work, machine.batch.shared.shadow, transfer.place or present(group)
-    assert isinstance(bits, WrittenBits)
+    assert type(bits) is WrittenBits
     if CONTENTS in machine.launch.settings.checks:
         return
-    assert isinstance(work, (RunStore, BoxStore))
+    assert type(work) is RunStore or type(work) is BoxStore
     if bits.covers(work.source.low, work.source.high):
         return
     columns, start = work.source.columns[which][:, None], work.source.start[which]

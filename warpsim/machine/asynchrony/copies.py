@@ -35,7 +35,7 @@ from warpsim.machine.state.transfers import (
     Which,
     Work,
 )
-from warpsim.machine.values import FLAT, Affine, Array, Value, as_array
+from warpsim.machine.values import Affine, Array, Value, as_array
 from warpsim.numerics.arrays import distinct
 from warpsim.types import ScalarType
 
@@ -196,17 +196,17 @@ class BulkCopies(BulkReach):
         """Boxes at these coordinates, if they lie inside the tensor."""
         named: tuple[Hashable, ...] = (lanes,)
         for value in given:
-            if type(value) is Affine and value.strides == FLAT:
-                named += (value.base,)
+            if type(value) is Affine:
+                named += value.base, value.strides, value.extents
             else:
-                array = value if type(value) is np.ndarray else as_array(value)
+                array = as_array(value) if type(value) is not np.ndarray else value
                 named += array.shape, array.tobytes()
         found = known.get(named)
         if found is None:
-            corners = np.empty((len(given), lanes.index.size), np.int64)
+            corners = np.empty((tile.form.fields.rank, lanes.index.size), np.int64)
             for axis, value in enumerate(given):
-                corners[axis] = self.flat(value, lanes).view(np.int32)
-            found = Boxes.inside_tensor(tile.form, corners)
+                corners[axis] = self.flat(value, lanes)
+            found = Boxes.inside_tensor(tile.form, corners << 32 >> 32)
             if found is not None:
                 if len(known) * lanes.index.size >= MOST_BOXES:
                     known.clear()
@@ -257,7 +257,7 @@ class BulkCopies(BulkReach):
             self._start_boxes(mine, boxes, box.footprint(boxes.extent), reduction)
 
     def _start_boxes(self, lanes: Lanes, boxes: Boxes, source: Footprint, reduction: Choose | None) -> None:
-        work = BoxStore(boxes, source, np.zeros((len(lanes.index), boxes.count), boxes.dtype), reduction)
+        work = BoxStore(boxes, source, np.zeros((lanes.index.size, boxes.count), boxes.dtype), reduction)
         self._start_store(lanes, work, source, GlobalTarget.of_boxes(boxes), reduces=reduction is not None)
         notify = self.machine.hooks.boxes_beyond
         if notify is not None and boxes.beyond:

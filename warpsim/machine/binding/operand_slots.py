@@ -187,15 +187,15 @@ def _tensor_getter(plan: FunctionPlan, operand: Operand, get_address: AddressGet
         return None
 
     def get(machine: Machine, group: Group) -> Address:
-        start, env, values = get_address(machine, group), group.env, []
+        start, env, values = get_address(machine, group), group.env, tuple[Value, ...]()
         for slot in slots:
             value = env[slot]
             if value is None:
                 value = group.fetch(slot)
             if value.dtype.kind not in "iu" or value.dtype.itemsize != 4:
                 value = retype(as_array(value), U32)
-            values.append(value)
-        return Address(start.base, start.offset, (tuple(values),))
+            values += (value,)
+        return Address(start.base, start.offset, (values,))
 
     return get
 

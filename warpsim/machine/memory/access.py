@@ -54,7 +54,11 @@ class Memory(Port):
             self.globals.private += 1
         else:
             self.globals.version += 1
-        values = tuple([_view(v, type.dtype) for v in values])
+        dtype = type.dtype
+        for v in values:
+            if v.dtype is not dtype or isinstance(v, Affine):
+                values = tuple([_view(v, dtype) for v in values])
+                break
         if kind == "global":
             self.store_global(address, values)
         else:

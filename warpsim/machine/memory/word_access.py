@@ -37,9 +37,8 @@ def columns_of(port: Port, kind: str) -> tuple[WordSpace, Array, bool]:
     selection = port.group.selection
     if kind == "local":
         return port.local, selection.positions, selection.n == port.machine.batch.shape.n
-    covered = isinstance(selection, Rect) and selection.all_ctas
-    if isinstance(selection, Rect):
-        return port.shared, selection.columns, covered
+    if type(selection) is Rect:
+        return port.shared, selection.columns, selection.all_ctas
     return port.shared, selection.ctas, False
 
 
@@ -250,15 +249,13 @@ def _store_words(
         for k, value in enumerate(values):
             space.scatter(place + k * size, columns.reshape(1), value.reshape(-1)[-1:])
         return
-    place = spread(lanewise(place), shape)
-    columns = spread(columns, shape)
+    place, columns = lanewise(place), spread(columns, shape)
+    if active is not None:
+        mask = spread(active, shape)
+        place, columns = spread(place, shape)[mask], columns[mask]
     for k, value in enumerate(values):
         full = spread(value, shape)
-        if active is None:
-            space.scatter(place + k * size, columns, full)
-        else:
-            mask = spread(active, shape)
-            space.scatter(place[mask] + k * size, columns[mask], full[mask])
+        space.scatter(place + k * size if k else place, columns, full if active is None else full[mask])
 
 
 def _differs(
@@ -335,7 +332,7 @@ def lanewise(place: Place | Affine) -> Array:
 
 def _by_rows(kind: str, place: Place | Affine) -> bool:
     """Whether all columns are accessed at the same addresses."""
-    if isinstance(place, int) or type(place) is Affine:
+    if isinstance(place, (int, Affine)):
         return True
     return kind != "local" and place.ndim == 4 and place.shape[2] == 1 and place.shape[3] == 1
 

@@ -346,7 +346,11 @@ class GlobalMemory:
 
     def shadowed(self) -> list[Allocation]:
         """The allocations with shadows."""
-        return [a for a in self._allocations if a.shadow is not None]
+        found = list[Allocation]()
+        for allocation in self._allocations:  # at every copy: no calls
+            if allocation.shadow is not None:
+                found += (allocation,)
+        return found
 
     def allocation(self, index: int) -> Allocation:
         """The allocation of an index that `owners` gave."""
