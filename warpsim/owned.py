@@ -126,7 +126,7 @@ def write(path: Path, data: bytes) -> None:
 
 def sweep(folder: Path) -> None:
     """Delete what processes that were killed have left half written in a folder."""
-    for path in folder.glob(f"{PART}*"):
+    for path in [folder / name for name in os.listdir(folder) if name.startswith(PART)]:
         with contextlib.suppress(OSError):  # another process was faster
             if path.lstat().st_mtime < time.time() - ABANDONED:
                 if stat.S_ISDIR(path.lstat().st_mode):
