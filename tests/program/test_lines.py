@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import random
 import re
 import threading
 from pathlib import Path
+from types import FrameType
 
 import attrs
 import numpy as np
@@ -15,7 +17,8 @@ import pytest
 
 import warpsim
 from warpsim.errors import PtxError
-from warpsim.program.load import program_of
+from warpsim.program.build import read_program
+from warpsim.program.load import no_collection, program_of
 from warpsim.program.program import Program
 from warpsim.program.shapes import shapes_of
 
@@ -450,3 +453,13 @@ def test_what_a_register_is_to_be_declared_as(type, advice):
     with pytest.raises(PtxError) as caught:
         program_of(f".version 8.0\n.target sm_90\n.visible .entry k() {{ .reg .b32 r; mov.{type} r, 3; ret; }}\n")
     assert caught.value.findings[0].advice == advice
+
+
+def test_no_frames_are_left():
+    """A form that does not fit holds nobody's frames, and with them the lines of the text, until garbage is collected."""
+    text = ".version 8.8\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{\nbar.sync 0, 128;\nret;\n}\n"
+    with no_collection():
+        read_program(text, "k.ptx")
+        left = [each for each in gc.get_objects(0) if isinstance(each, FrameType) and each.f_code.co_name == "check"]
+
+    assert left == []
