@@ -419,11 +419,11 @@ class Run:
                 left -= stop - group.at
             elif compiled is not None and group.at < stop:
                 stop = compiled.until(group, stop)
-            at = group.at
+            at, quick = group.at, steps if registers is not None else block.by_rows(stop)
             while not (shadowed or watched) and at < stop:  # the hot loop: as few tests as possible
                 group.at = at
-                suspended = steps[at](machine, group)
-                at += 1
+                suspended = quick[at](machine, group)
+                at = at + 1 if suspended else group.at + 1
                 if suspended:
                     if suspended is not ATTEND:
                         if ended is not None:

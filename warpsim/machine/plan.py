@@ -11,8 +11,9 @@ import itertools
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Hashable
+from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 import numpy as np
@@ -88,6 +89,10 @@ End = Callable[..., int | None]
 """``end(machine, group)`` returns the next block; None if the group was passed on."""
 ATTEND = object()
 """Returned by a step during which a watcher called `Machine.attend`."""
+Rows: TypeAlias = "tuple[list[Step], AbstractSet[int]]"
+"""The steps of a block by rows, and the places of rows other than their first."""
+OFTEN = 16
+"""At which visit rows are looked for, which takes about as long as they spare in so many."""
 FUNCTION_CODE = 0x1000
 """Start of function addresses; `call` through a register finds its function by this number."""
 
@@ -109,6 +114,9 @@ class BoundBlock(SharedByCopies):
         """How many steps it has: its last instruction may be its end."""
         self._make: Callable[[], list[Step]] = list
         self._steps: list[Step] | None = None
+        self._find_rows: Callable[[list[Step]], Rows]
+        self._rows: Rows | None = None
+        self._visits = 0
         self.returns: tuple[Operand, ...] = ()
         self.end: End = lambda machine, group: None
 
@@ -138,9 +146,11 @@ class BoundBlock(SharedByCopies):
             end = at if alone else end
         return ends[::-1]
 
-    def bind_when_run(self, n_steps: int, bind: Callable[[], list[Step]]) -> None:
-        """Say how many steps it has, and what makes them when it first runs."""
-        self.n_steps, self._make = n_steps, bind
+    def bind_when_run(
+        self, n_steps: int, bind: Callable[[], list[Step]], find_rows: Callable[[list[Step]], Rows]
+    ) -> None:
+        """Say how many steps it has, what makes them when it first runs, and what finds rows among them."""
+        self.n_steps, self._make, self._find_rows = n_steps, bind, find_rows
 
     @property
     def steps(self) -> list[Step]:
@@ -151,6 +161,16 @@ class BoundBlock(SharedByCopies):
         """Make them."""
         self._steps = self._make()
         return self._steps
+
+    def by_rows(self, stop: int) -> list[Step]:
+        """The steps, of which the first of a row does all of it, unless it reaches beyond ``stop``, and moves ``group.at`` to its last."""
+        if self._rows is None:
+            self._visits += 1
+            if self._visits < OFTEN:
+                return self.steps
+            self._rows = self._find_rows(self.steps)
+        steps, others = self._rows
+        return self.steps if stop in others else steps
 
 
 class FunctionPlan(SharedByCopies):

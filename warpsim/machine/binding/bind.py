@@ -16,6 +16,7 @@ from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending
 from warpsim.machine.barriers import bind_sync
 from warpsim.machine.binding.operand_slots import guard_of, place_operands
+from warpsim.machine.binding.rows import in_rows
 from warpsim.machine.binding.thread_steps import bind_access, bind_parameter_load, bind_plain, bind_thread
 from warpsim.machine.binding.warp_steps import bind_allocation, bind_warp, bind_wgmma, watch_registers
 from warpsim.machine.binding.wgmma_chains import chain_products
@@ -113,7 +114,7 @@ def bind_function(plan: FunctionPlan) -> None:
             bound.end = jump(following)
         for instruction in body:
             place_operands(plan, instruction)
-        bound.bind_when_run(len(body), partial(_steps, plan, block.first, body))
+        bound.bind_when_run(len(body), partial(_steps, plan, block.first, body), partial(in_rows, plan, body))
 
 
 def _steps(plan: FunctionPlan, first: int, body: tuple[Instruction, ...]) -> list[Step]:

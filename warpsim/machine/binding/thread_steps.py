@@ -86,7 +86,6 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
     """
     linear, general = stays_affine(function, op, (one, other)), _plain(op, function, (one, other), width, signed=signed)
     one_size, other_size = one.itemsize, other.itemsize
-    known = _known(op, function, (one, other), width, signed=signed)
 
     def step(machine: Machine, group: Group, d: int = 0, i: int = 0, j: int = 0) -> object:  # noqa: C901  likewise
         env = group.env
@@ -117,12 +116,6 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
                 result = function(op, a if a.dtype is one else a.view(one), b if b.dtype is other else b.view(other))
             except NotAffine:
                 return general(machine, group, d, (i, j))
-        elif type(a) is Affine and type(b) is Affine and a.strides == FLAT == b.strides:
-            same = a.dtype.itemsize == one_size and b.dtype.itemsize == other_size
-            found = known.get((a.base, b.base)) if same else None
-            if found is None:
-                return general(machine, group, d, (i, j))
-            result = found
         else:
             return general(machine, group, d, (i, j))
         env[d] = result
@@ -138,7 +131,7 @@ def _plain(  # noqa: C901  where launches spend their time: no calls
 ) -> Callable[..., object]:
     """The step from registers to one. A value without axes is passed to NumPy without axes if others have some."""
     linear = stays_affine(function, op, types)
-    known, sizes = _known(op, function, types, width, signed=signed), [t.itemsize for t in types]
+    known = known_results(op, function, types, width, signed=signed)
 
     def step(machine: Machine, group: Group, d: int = 0, slots: tuple[int, ...] = ()) -> object:  # noqa: C901  likewise
         env = group.env
@@ -178,7 +171,7 @@ def _plain(  # noqa: C901  where launches spend their time: no calls
                 return None
         asked: tuple[int, ...] | None = None
         if narrow and not wide:
-            asked = _bases(values, sizes)
+            asked = _bases(values)
             found = None if asked is None else known.get(asked)
             if found is not None:
                 env[d] = found
@@ -209,14 +202,12 @@ def _plain(  # noqa: C901  where launches spend their time: no calls
     return step
 
 
-def _bases(values: list[Value], sizes: list[int]) -> tuple[int, ...] | None:
-    """Numbers that are the same in all threads, of these sizes; None if there are others."""
-    found = []
-    for value, size in zip(values, sizes, strict=True):
-        if type(value) is not Affine or value.dtype.itemsize != size:
-            return None
-        found.append(value.base)
-    return tuple(found)
+def _bases(values: list[Value]) -> tuple[int, ...] | None:
+    """Numbers that are the same in all threads; None if there are others. One counts twice."""
+    found = [value.base for value in values if type(value) is Affine]
+    if len(found) < len(values):
+        return None
+    return (found[0], found[0]) if len(found) == 1 else tuple(found)
 
 
 MOST_KNOWN = 1024
@@ -224,7 +215,7 @@ MOST_KNOWN = 1024
 
 
 @functools.lru_cache(maxsize=4096)
-def _known(
+def known_results(
     op: Op, function: Body, types: tuple[DType, ...], width: int, *, signed: bool
 ) -> dict[tuple[int, ...], Value]:
     """The results of a form by numbers that are the same in all threads: loops compute the same addresses again."""

@@ -53,7 +53,7 @@ def _runs(plan: FunctionPlan, instructions: tuple[Instruction, ...]) -> Iterator
         product = _may_chain(instruction)
         if run and not (
             (product and _alike(instructions[run[0]], instruction))
-            or (not product and _is_plain(instruction, plan, used))
+            or (not product and is_plain(instruction, plan, used))
         ):
             if len(run) > 1:
                 yield run
@@ -92,7 +92,7 @@ def _alike(first: Instruction, other: Instruction) -> bool:
     )
 
 
-def _is_plain(instruction: Instruction, plan: FunctionPlan, used: set[int]) -> bool:
+def is_plain(instruction: Instruction, plan: FunctionPlan, used: set[int]) -> bool:
     """Whether it only computes registers from others, none of them any that products use."""
     form, traits = instruction.form, instruction.traits
     return (
