@@ -103,3 +103,22 @@ def test_each_race_by_itself():
     )
 
     assert set(found) == {(marks["write"], "note", marks["read"]), (marks["here"], "error", marks["other"])}
+
+
+@pytest.mark.parametrize("stored", [0, 3])
+def test_many_races(stored):
+    """Of four, the one whose rows are stored is an error."""
+    starts = "".join(f" st.shared.u32 [%own+{512 * k}], %t;" for k in range(4))
+    reads = "".join(
+        f"add.u32 %r4, %r2, {512 * k};\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r3}}, [%r4];\n"
+        + ("st.global.u32 [%at], %r3;\n" if k == stored else "st.shared.u32 [%own+2048], %r3;\n")
+        for k in range(4)
+    )
+    writes = "".join(f"st.shared.u32 [%own+{512 * k - 128}], 7;\n" for k in range(4))
+    start = f"{starts} bar.sync 0; setp.eq.u32 %p1, %warp, 1;\n"
+    setup = "shl.b32 %r2, %lane, 4; add.u32 %r2, %s, %r2; cp.async.commit_group;\n"
+    found, _ = races(f"{start}@%p1 bra WRITE;\n{setup}{reads}bra DONE;\nWRITE: {writes}DONE:\n", block="64")
+
+    lines = sorted(line for line, _, _ in found)
+    assert len(lines) == 4
+    assert [line for line, severity, _ in found if severity == "error"] == [lines[stored]]

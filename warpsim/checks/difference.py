@@ -19,6 +19,7 @@ import attrs
 import numpy as np
 from attrs import field
 
+from warpsim.checks.undefined_products import EARLY
 from warpsim.checks.undefined_registers import WRITE_FIRST, Use, travels, use_of, used_by
 from warpsim.checks.written import withhold
 from warpsim.errors import Finding
@@ -46,11 +47,9 @@ Held = tuple[Array, Array]
 class Again(Protocol):
     """Runs what follows `Decided.before` again. A function of a module: `Decided` is data."""
 
-    def __call__(
-        self, decided: Decided, launch: LaunchState | None, *, stops: bool
-    ) -> Iterator[tuple[str, LaunchState]]:
+    def __call__(self, decided: Decided, took: int | None, *, stops: bool) -> Iterator[tuple[str, LaunchState]]:
         """What the values in place of the undefined ones are, and the state that such a run leaves, in at most many times as many
-        instructions as ``launch`` took; ``stops``: at its first error. Without a launch, what it leaves comes first."""
+        instructions as the launch ``took``; ``stops``: at its first error. If that is not known, what the launch leaves comes first."""
 
 
 @frozen(eq=False)
@@ -77,8 +76,12 @@ class Decided:
     """The register and the place where a run with other values shall end."""
     reached: dict[Key, Held] = field(factory=dict)
     """What such a run finds where undefined bits matter, the first time that it comes there."""
-    others: list[dict[Key, Held]] = field(factory=list)
-    """This of each such run, in a launch that collects its findings."""
+    others: list[tuple[str, LaunchState]] = field(factory=list)
+    """What each such run leaves, in a launch that collects its findings."""
+    known: object = None
+    """The `places` when they ran."""
+    took: int | None = None
+    """How many instructions the launch takes, once a run has looked."""
     unseen: dict[str, frozenset[Key]] | None = None
     """By the kind of store, the places where undefined bits go to global memory but nobody sees them, once a run has looked."""
     withheld: dict[Key, Finding] = field(factory=dict)
@@ -89,6 +92,11 @@ class Decided:
     """The findings to be made where undefined bits first decided something, by place."""
     stored: list[Stored] = field(factory=list)
     """What went silently to global memory."""
+
+    @property
+    def places(self) -> tuple[object, ...]:
+        """The places that are decided, and whether anything is read while a copy writes it."""
+        return self.same, frozenset(self.withheld), any(use.rule == EARLY for use in self.uses.values())
 
 
 DECIDED: Note[Decided] = Note("undefined decisions")
@@ -218,16 +226,15 @@ def in_order(positions: Array, values: Array) -> Held:
 def _changes(launch: LaunchState, decided: Decided, key: Key, held: Held) -> bool:
     """Whether a register has other values at a place in some of the runs with other values."""
     assert decided.again is not None
-    others: Iterable[dict[Key, Held]]
+    runs: Iterable[tuple[str, LaunchState]]
     if launch.settings.on_finding == "collect":  # more places may follow
         if not decided.others:
-            ends = [state.notes[DECIDED] for _, state in decided.again(decided, None, stops=False)]
-            decided.others = [end.reached for end in ends[1:]]
-        others = decided.others
+            ends = [*decided.again(decided, decided.took, stops=False)]
+            decided.others, decided.known = ends[decided.took is None :], decided.places
+        runs = decided.others
     else:
-        runs = decided.again(attrs.evolve(decided, sought=key), launch, stops=False)
-        others = (other.notes[DECIDED].reached for _, other in runs)
-    return any(not _alike(other.get(key), held) for other in others)
+        runs = decided.again(attrs.evolve(decided, sought=key), launch.instructions, stops=False)
+    return any(not _alike(other.notes[DECIDED].reached.get(key), held) for _, other in runs)
 
 
 def _unseen(launch: LaunchState, decided: Decided) -> dict[str, frozenset[Key]]:
@@ -242,6 +249,8 @@ def _unseen(launch: LaunchState, decided: Decided) -> dict[str, frozenset[Key]]:
         )
         _, end = next(decided.again(attrs.evolve(decided, before=before), None, stops=False))
         decided.unseen = end.notes[DECIDED].unseen
+        if not any(found.rule == "limit" for found in end.findings.values()):
+            decided.took = end.instructions
     assert decided.unseen is not None
     return decided.unseen
 
@@ -288,7 +297,9 @@ def judge(launch: LaunchState, ended: Finding | None = None) -> Finding | None:
         return None
     del launch.notes[DECIDED]  # and let go of what memory held
     if decided.uses and not decided.judged:
-        runs = decided.again(decided, launch, stops=ended is not None)
+        runs = iter(decided.others)
+        if not decided.others or decided.known != decided.places:
+            runs = decided.again(decided, launch.instructions, stops=ended is not None)
         differs = _first(launch, decided.stored, runs, decided, ended)
         if differs:
             first = next(iter(decided.uses.values()))

@@ -221,15 +221,16 @@ def _compared(function: Function) -> Iterator[int]:
 
 
 def runs(
-    watchers_of: Callable[[LaunchState], list[Watcher]], decided: Decided, launch: LaunchState | None, *, stops: bool
+    watchers_of: Callable[[LaunchState], list[Watcher]], decided: Decided, took: int | None, *, stops: bool
 ) -> Iterator[tuple[str, LaunchState]]:
     """As `warpsim.checks.difference.Again` says."""
     before = decided.before
     assert before is not None
-    if launch is None:
+    if took is None:
         launch = _run(watchers_of, decided, before.settings.max_instructions, None, "collect")
+        took = launch.instructions
         yield "", launch
-    budget = before.instructions + TIMES * (launch.instructions - before.instructions) + 1_000
+    budget = before.instructions + TIMES * (took - before.instructions) + 1_000
     most = min(budget, before.settings.max_instructions or budget)
     on_finding = before.settings.on_finding if stops else "collect"
     for garbage in fills(before.plan):

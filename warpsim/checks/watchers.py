@@ -61,11 +61,11 @@ def _uninitialised() -> Watcher:
     return Uninitialised(_again)
 
 
-def _again(decided: Decided, launch: LaunchState | None, *, stops: bool) -> Iterator[tuple[str, LaunchState]]:
+def _again(decided: Decided, took: int | None, *, stops: bool) -> Iterator[tuple[str, LaunchState]]:
     """Run a launch again with other values in what is undefined, under its own rules."""
     from warpsim.checks.garbage import runs
 
-    yield from runs(watchers_of, decided, launch, stops=stops)
+    yield from runs(watchers_of, decided, took, stops=stops)
 
 
 def _asynchronous(checks: frozenset[str], uses: Uses) -> Iterator[tuple[bool, Callable[[], Watcher]]]:

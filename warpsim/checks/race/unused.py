@@ -184,8 +184,19 @@ def _harmless(begun: LaunchState, run: Run) -> set[Places]:
         return set()
     if errors <= usual:
         return set(left)
-    found = {key for key, one in left.items() if _again(begun, run, np.concatenate(one.reads))[0] <= usual}
+    found, parts = set[Places](), [*_halves([*left])]
+    for keys in parts:
+        if _again(begun, run, np.concatenate([part for key in keys for part in left[key].reads]))[0] <= usual:
+            found.update(keys)
+        else:
+            parts += _halves(keys)  # to be tried next
     return found if len(found) < len(left) else set()
+
+
+def _halves(keys: list[Places]) -> Iterator[list[Places]]:
+    """The halves of some races; nothing of a single one."""
+    half = len(keys) // 2
+    yield from (keys[:half], keys[half:]) if half else ()
 
 
 def _again(
