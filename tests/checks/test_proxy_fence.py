@@ -142,6 +142,26 @@ def test_one_place(lines, expected):
     assert findings(*lines) == expected
 
 
+@pytest.mark.parametrize(
+    ("access", "meets"),
+    [
+        ("add.u32 %r10, %r3, 2048; atom.shared.add.u32 %r11, [%r10], 1;", True),
+        ("add.u32 %r10, %r3, 2048; ld.volatile.shared.u32 %r11, [%r10];", True),
+        ("add.u32 %r10, %r3, 2048; ld.shared.u32 %r11, [%r10];", False),
+        ("ld.acquire.gpu.global.u32 %r11, [%rd5];", True),
+        ("ld.global.u32 %r11, [%rd5];", False),
+        ("st.release.cluster.global.u32 [%rd5], %r9;", True),
+        ("st.global.u32 [%rd5], %r9;", False),
+    ],
+)
+def test_many_places(access, meets):
+    """Threads synchronise by accesses of a place each, too, if anything waits by such: a fence after that counts."""
+    fence = f"@%p1 {FENCE}"
+
+    assert findings(f"@%p2 {ONE}", access, fence, STORE) == [("error", 3, 0)] * (not meets)
+    assert findings(f"@%p2 {ONE}", fence, access, STORE) == [("error", 3, 0)]
+
+
 def test_one_place_that_wgmma_reads():
     """All threads have written it, without a fence or with one."""
     write = "st.shared.v4.u32 [%r8], {%r9, %r9, %r9, %r9};"
