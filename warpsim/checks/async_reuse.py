@@ -23,7 +23,6 @@ from warpsim.machine.asynchrony.wgmma_chains import Chain
 from warpsim.machine.hooks import RegionAccesses
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import party, present
-from warpsim.machine.state.batch import Starting
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Transfer
@@ -309,17 +308,8 @@ class InFlight:
         n_ctas = machine.batch.shape.n_ctas
         self.shared = SharedUses(machine.batch.shared.size, n_ctas)
         self.stores = GlobalStores()
-        self._starting: tuple[Array, Issued] | None = None
-        """The wgmma that begins, by the tickets that it takes."""
         self.released = self.completed = self.stored = False
         """Whether copies may have released their sources, and completed, those to global memory among them."""
-
-    def issued(self, group: Group, starting: Starting) -> Issued:
-        """The wgmma that begins: the same for both of its matrices."""
-        if self._starting is None or self._starting[0] is not starting.tickets:
-            issue = starting.issue
-            self._starting = starting.tickets, Issued.of(group, issue.instruction, issue.slots_other)
-        return self._starting[1]
 
     def settle(self) -> None:
         """Drop completed operations."""
@@ -419,11 +409,13 @@ class AsyncReuse(Watcher):
         found = self._in_flight(machine)
         wgmma = machine.batch.wgmma
         if wgmma is not None and wgmma.starting is not None:
-            then, tickets = found.issued(group, wgmma.starting), wgmma.starting.tickets
+            issue, tickets, before = wgmma.starting.issue, wgmma.starting.tickets, found.shared.matrices
+            if before and before[-1].tickets is tickets:  # its other matrix
+                then = before[-1].then
+            else:
+                then = Issued.of(group, issue.instruction, issue.slots_other)
             matrix = (address, nbytes), then.instruction, group.at
-            found.shared.matrices.append(
-                MatrixReads([limits], [matrix], columns, group.warps.warpgroups, tickets, then)
-            )
+            before.append(MatrixReads([limits], [matrix], columns, group.warps.warpgroups, tickets, then))
         if not travels(machine.launch.settings.checks) and found.shared.written(*limits):
             nobody = np.zeros(0, np.int64)
             found.shared.touch(machine, SharedAccess(group, READ, address, nbytes, columns, by=nobody))

@@ -97,7 +97,7 @@ def arrive(machine: Machine, group: Group, number: int, count: int, *, waits: bo
     batch, hooks, selection = machine.batch, machine.hooks, group.selection
     barrier = batch.barrier(number)
     everybody = count in (0, batch.shape.n_threads)
-    unused = vote is None and not barrier.waiting and not np.count_nonzero(barrier.arrived)
+    unused = vote is None and not barrier.waiting and not np.logical_or.reduce(barrier.arrived)
     if waits and unused and selection.n == batch.shape.n and everybody:
         batch.barriers_passed += 1
         if hooks.barrier_left is not None:

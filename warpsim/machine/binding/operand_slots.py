@@ -98,7 +98,7 @@ def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) 
                     pass
             value = value.array()
         if value.dtype is not dtype and value.dtype != dtype:
-            value = retype(value, dtype)
+            value = value.view(dtype) if value.itemsize == dtype.itemsize else retype(value, dtype)
         return ~value if negated else value
 
     return get

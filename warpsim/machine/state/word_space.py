@@ -150,10 +150,7 @@ class WordSpace:
         if self.shared:
             self.own()
         row = address >> 2
-        if type(values) is not np.ndarray:
-            self.words[row, columns], self.words[row + 1, columns] = values & 0xFFFFFFFF, values >> 32
-            return
-        self.words[row : row + 2, columns] = values.view(np.uint32).reshape(-1, 2).T
+        self.words[row, columns], self.words[row + 1, columns] = values & 0xFFFFFFFF, values >> 32
 
     def move(self, source: int, target: int, nbytes: int, columns: Array) -> None:
         """Copy whole words from one place of each column to another."""
