@@ -113,7 +113,6 @@ class BoundBlock(SharedByCopies):
         self.n_steps = 0
         """How many steps it has: its last instruction may be its end."""
         self._make: Callable[[], list[Step]] = list
-        self._steps: list[Step] | None = None
         self._find_rows: Callable[[list[Step]], Rows]
         self._rows: Rows | None = None
         self._visits = 0
@@ -152,15 +151,10 @@ class BoundBlock(SharedByCopies):
         """Say how many steps it has, what makes them when it first runs, and what finds rows among them."""
         self.n_steps, self._make, self._find_rows = n_steps, bind, find_rows
 
-    @property
+    @cached_property
     def steps(self) -> list[Step]:
         """What its instructions do, up to its end."""
-        return self.bind() if self._steps is None else self._steps
-
-    def bind(self) -> list[Step]:
-        """Make them."""
-        self._steps = self._make()
-        return self._steps
+        return self._make()
 
     def by_rows(self, stop: int) -> list[Step]:
         """The steps, of which the first of a row does all of it, unless it reaches beyond ``stop``, and moves ``group.at`` to its last."""

@@ -356,7 +356,7 @@ def issue_of(group: Group) -> Issue:
     """The bound wgmma at which a group stands."""
     plan, instruction = group.plan, group.instruction
     if id(instruction) not in plan.issues:  # of a state that was read: its block has not run
-        plan.blocks[group.block].bind()
+        _ = plan.blocks[group.block].steps
     return plan.issues[id(instruction)]
 
 

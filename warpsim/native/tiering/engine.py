@@ -124,19 +124,20 @@ class CompiledEngine:
             if place not in profile.begins:
                 profile.begins[place] = _begins(profile, group.block, accesses=accesses)
             found = self._begins[key] = profile.begins[place]
-        return found[k] if found and (k := bisect_right(found, group.at)) < len(found) else last
+        if not found:
+            return last
+        for at in found[bisect_right(found, group.at) :]:
+            if not self._rests(group, at):
+                return at
+        return last
 
     def advance(self, machine: Machine, group: Group, limit: Limit, room: int | None = None) -> bool:
         """Run the region that begins where a group stands, up to ``limit`` and for at most ``room`` warp-instructions; False if
         none ran. Otherwise the group has moved on, or (block -1) was split into its parts."""
         if self._queue.busy:
             self._queue.let_run()
-        resting = self._resting.get((group.block, group.at, group.selection))
-        if resting is not None and resting[0] is group.plan:
-            entry = resting[1]
-            if entry.visits + 1 < entry.next_check:
-                entry.visits += 1
-                return False
+        if self._rests(group, group.at):
+            return False
         block = group.plan.blocks[group.block]
         if group.at == block.n_steps and not block.successors:
             return False
@@ -148,6 +149,14 @@ class CompiledEngine:
         ):
             return True
         return self._visit(machine, group, limit, room, self.holds)
+
+    def _rests(self, group: Group, at: int) -> bool:
+        """Whether there is nothing to check at a step of a group's block: one visit more, then."""
+        resting = self._resting.get((group.block, at, group.selection))
+        if resting is None or resting[0] is not group.plan or resting[1].visits + 1 >= resting[1].next_check:
+            return False
+        resting[1].visits += 1
+        return True
 
     def _entry(self, profile: Profile, place: Place) -> EntryPoint:
         """The entry point at a place."""
