@@ -15,6 +15,11 @@ from ptx_text import module_head
 from random_kernels import WORDS, kernel
 from warpsim.host.cases import run_case
 from warpsim.machine.engine import Run
+from warpsim.native.codegen import trail as codegen_trail
+from warpsim.native.compiling.queue import compile_queue
+from warpsim.native.runtime import trail as runtime_trail
+from warpsim.native.tiering.cost import Account
+from warpsim.native.tiering.engine import CompiledEngine
 from warpsim.parallel import divide
 from warpsim.trace import Tracer
 
@@ -191,6 +196,8 @@ def test_the_rectangle_around(grid, cluster, ctas, expected, batches, monkeypatc
     """The CTAs shown begin as the smallest rectangle of whole clusters; all the others begin, too, each once."""
     monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
 
+    monkeypatch.setattr(CompiledEngine, "records", lambda engine, state: False)
+
     assert numbers(grid, ctas, batches, cluster=cluster) == expected
 
 
@@ -199,6 +206,119 @@ def test_later_waves(batches, monkeypatch):
     monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
 
     assert numbers((64, 1, 1), [(1, 0, 0), (30, 0, 0), (31, 0, 0)], batches, batch_threads=256) == [[1], [30, 31]]
+
+
+WAYS = (
+    module_head("sm_90a")
+    + """
+.visible .entry k(.param .u64 data, .param .u64 out, .param .u32 pitch)
+{
+    .shared .align 16 .b8 tile[8192]; .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .pred %p<4>; .reg .b16 %h;
+    ld.param.u64 %rd1, [data]; ld.param.u64 %rd2, [out]; ld.param.u32 %r9, [pitch]; mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y;
+    mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1; mov.u32 %r5, %ctaid.x; mad.lo.u32 %r6, %r5, 256, %r4;
+    mul.wide.u32 %rd3, %r6, 4; add.u64 %rd1, %rd1, %rd3; add.u64 %rd2, %rd2, %rd3; ld.global.u32 %r7, [%rd1];
+    mov.u32 %r8, tile; mad.lo.u32 %r10, %r4, 4, %r8; mov.u32 %r11, 0; mov.u32 %r12, 0;
+    st.shared.u32 [%r10], %r7; st.shared.u32 [%r10+1024], %r7; st.shared.u32 [%r10+2048], %r7; st.shared.u32 [%r10+4096], %r11;
+    bar.sync 0;
+L:  mad.lo.u32 %r13, %r11, 16, %r8; ld.shared.u32 %r14, [%r13]; add.u32 %r12, %r12, %r14;
+    mad.lo.u32 %r13, %r1, 4, %r13; mad.lo.u32 %r13, %r2, 64, %r13; ld.shared.u32 %r14, [%r13]; add.u32 %r12, %r12, %r14;
+    mad.lo.u32 %r13, %r2, %r9, %r8; ld.shared.v2.u32 {%r14, %r15}, [%r13+8]; add.u32 %r12, %r12, %r14;
+    and.b32 %r13, %r7, 252; add.u32 %r13, %r13, %r8; ld.shared.u32 %r14, [%r13]; setp.lt.u32 %p1, %r1, 5;
+    @%p1 ld.shared.u32 %r14, [%r10+1024]; add.u32 %r12, %r12, %r14; @%p1 atom.shared.add.u32 %r14, [%r13+4096], 3;
+    @SOME@
+    add.u32 %r11, %r11, 1; setp.lt.u32 %p2, %r11, 3; @%p2 bra L;
+    bar.sync 0;
+    ld.shared.u32 %r14, [%r10+4096]; add.u32 %r12, %r12, %r14; st.global.u32 [%rd2], %r12;
+    ret;
+}
+"""
+)
+ROWS = "mad.lo.u32 %r13, %r1, 16, %r8; ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r14, %r15}, [%r13]; add.u32 %r12, %r12, %r15;"
+GENERIC = "cvta.shared.u64 %rd4, 0; cvt.u64.u32 %rd5, %r10; add.u64 %rd4, %rd4, %rd5; ld.u32 %r14, [%rd4];"
+LANES = "setp.lt.u32 %p3, %r1, 3; @%p3 bra IN; bra OUT; IN: add.u32 %r12, %r12, 1; OUT:"
+WARPS = "setp.lt.u32 %p3, %r4, 32; @%p3 bra IN; bra OUT; IN: add.u32 %r12, %r12, 1; OUT:"
+FAR = "setp.lt.u32 %p3, %r5, 5; @%p3 bra OUT; setp.lt.u32 %p3, %r1, 3; @!%p3 bra OUT; add.u32 %r12, %r12, 1; OUT:"
+
+
+def ways(some, block, batch_threads=1 << 17):
+    """A launch whose CTAs access shared memory at strides that are known and others, under guards, and do ``some``thing more."""
+    kernel = warpsim.load(WAYS.replace("@SOME@", some))["k"]
+
+    def launch(**options):
+        data, out = (
+            np.random.default_rng(5).integers(0, 1 << 32, 4096, dtype=np.uint64).astype(np.uint32),
+            np.zeros(4096, np.uint32),
+        )
+        given = {"checks": "none", "batch_threads": batch_threads, **options}
+        kernel((9,), block, (data, out, 64), **given)
+        return out.tobytes()
+
+    return launch
+
+
+@pytest.mark.parametrize(
+    ("some", "block", "tracing", "recorded_too"),
+    [
+        ("", (64, 1), {}, True),
+        (ROWS, (32, 2), {"ctas": [(1, 0, 0), (7, 0, 0)]}, True),
+        (FAR, (24, 3), {}, True),
+        ("", (16, 4), {"max_steps": 61}, True),
+        ("", (32, 2), {"ctas": [(8, 0, 0)], "batch_threads": 128}, True),
+        (GENERIC, (32, 1), {}, False),
+        (LANES, (32, 1), {}, False),
+        (WARPS, (32, 2), {}, False),
+    ],
+)
+def test_shown_by_machine_code(some, block, tracing, recorded_too, monkeypatch, batches):
+    """Code for all CTAs tells the way of those shown, of which all warps go the same way; else these are interpreted."""
+    launch = ways(some, block, tracing.pop("batch_threads", 1 << 17))
+    together = traced(launch, monkeypatch, apart=False, **tracing)
+    batches.clear()
+
+    assert traced(launch, monkeypatch, **tracing) == together
+    assert any(near for near, _ in batches) is not recorded_too
+
+
+def test_a_long_way(monkeypatch, batches):
+    """CTAs that go further than their rows have room for are interpreted."""
+    for module in (codegen_trail, runtime_trail):
+        monkeypatch.setattr(module, "ROW", 64)
+
+    test_shown_by_machine_code("add.u32 %r12, %r12, 7;", (64, 1), {}, False, monkeypatch, batches)
+
+
+def test_code_is_made_for_it(monkeypatch, batches):
+    """Launches whose CTAs shown are interpreted for want of code are accounted for, and a later one has it."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+    accounted, launch = [], ways("add.u32 %r12, %r12, 9;", (64, 1))
+    monkeypatch.setattr(
+        Account, "allows", lambda account, *_: accounted.append(account.interpreted) or len(accounted) > 2
+    )
+    launch(engine="compiled")
+    found = []
+    for _ in range(4):
+        batches.clear()
+        launch(watchers=[Tracer()], engine="auto")
+        compile_queue().wait(60)
+        found.append(any(near for near, _ in batches))
+
+    assert found == [True] * found.index(False) + [False] * (4 - found.index(False))
+    assert accounted[0] < accounted[-1]
+
+
+def test_two_tracers(monkeypatch, batches):
+    """Each shows its own CTAs; nobody is told of them by code if one listener would hear nothing of it."""
+    launch, tracers = ways("", (64, 1)), [Tracer([(cta, 0, 0)]) for cta in (2, 3)]
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+    launch(watchers=tracers, engine="compiled")
+
+    assert not any(near for near, _ in batches)
+    for cta, tracer in zip((2, 3), tracers, strict=True):
+        assert recorded(tracer) == traced(launch, monkeypatch, apart=False, ctas=[(cta, 0, 0)])[1]
+    near = Near()
+    launch(watchers=[Tracer(1), near], engine="compiled")
+    assert any(near for near, _ in batches)
+    assert len(near.heard) > 2
 
 
 def test_few_others(batches):

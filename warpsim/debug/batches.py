@@ -81,6 +81,10 @@ class Batches:
             return max(timeline.fitting(state.waves, most), 1)
         return 1
 
+    def records(self, state: LaunchState) -> bool:
+        """Nobody looks at some CTAs only."""
+        return False
+
     def run_through(self, machine: Machine, group: Group) -> bool:
         """Run all threads of a batch to their ends; False if that failed, and nothing was run."""
         state, n_warps, n_ctas = machine.launch, group.selection.n_warps, machine.batch.shape.n_ctas

@@ -724,6 +724,10 @@ class _ByWarp:
         """Each CTA is a batch."""
         return 1
 
+    def records(self, state: LaunchState) -> bool:
+        """Nobody looks at some CTAs only."""
+        return False
+
     def run_through(self, machine: Machine, group: Group) -> bool:
         """Only joined batches run through."""
         return False

@@ -118,6 +118,9 @@ class Compiled(Protocol):
         """How many waves of CTAs may begin as one batch, because code is likely to run their threads to the end; ``failed``: it did
         not run so many."""
 
+    def records(self, state: LaunchState) -> bool:
+        """Whether code may run CTAs from start to end that are to be seen from near."""
+
     def run_through(self, machine: Machine, group: Group) -> bool:
         """Run all threads of a batch from the kernel's first instruction to its last; else False, and nothing was run."""
 
@@ -183,7 +186,8 @@ class Run:
     """A running launch: its state, its watchers, and the machine of each of its batches.
 
     ``progress(instructions, finished CTAs, all CTAs)`` is called every half second. ``compiled`` runs as many of a
-    group's steps as it can. The CTAs of ``state.near`` are interpreted, seen by the watchers ``near`` in place of the others.
+    group's steps as it can. The CTAs of ``state.near`` are interpreted, seen by the watchers ``near`` in place of the others, unless
+    these hear of all steps from code (`Watcher.region_recorded`).
     """
 
     def __init__(
@@ -202,10 +206,13 @@ class Run:
         self.bodies = None if compiled is None else compiled.bodies
         self.hooks = Hooks(watchers)
         self._near_hooks = self._launch_hooks = self.hooks
+        self._records = False
         if near is not None:
             seeing, others = tuple(near), tuple(watchers)
             self._near_hooks = Hooks(seeing)
-            self._launch_hooks = Hooks([*seeing, *(w for w in others if all(w is not one for one in seeing))])
+            apart = [w for w in others if all(w is not one for one in seeing)]
+            self._launch_hooks = Hooks([*seeing, *apart])
+            self._records = all("region_recorded" in w.events for w in apart)
         self.progress = progress
         self.room = ANY
         """For how many warp-instructions compiled code may go on before the next step."""
@@ -336,6 +343,8 @@ class Run:
         joined = 1
         if code is not None and not (state.batches or state.pieces or state.plan.uses.cancels):
             joined = code.joined(state)
+            if self._records and state.near is not None and code.records(state) and self._recorded(code, joined):
+                return True
         batch, waves = next_batch(state, joined)
         while code is not None and joined > 1 and not batch.near:
             machine = self._begin(batch)
@@ -352,6 +361,25 @@ class Run:
         state.waves, state.cancelled = state.waves + waves, 0
         self._begin(batch)
         return True
+
+    def _recorded(self, code: Compiled, joined: int) -> bool:
+        """Run the first waves with the CTAs to be seen from near as others; False if that failed and nothing ran."""
+        state = self.state
+        near, state.near = state.near, None
+        assert near is not None
+        batch, waves = next_batch(state, joined)
+        state.near = near
+        if np.isin(near, batch.ctas).all():
+            machine = self._begin(batch)
+            group = machine.batch.runnable[0]
+            if code.run_through(machine, group):
+                state.waves, state.near = state.waves + waves, None
+                if self._timed:
+                    self._look_at_clock(machine, group)
+                return True
+            state.batches.pop()
+            del self._machines[id(batch)]
+        return False
 
     def _begin(self, batch: BatchState) -> Machine:
         machine = self.machine(batch)

@@ -94,6 +94,28 @@ class RegionCounts:
     accesses: list[tuple[int, int, AccessCounts]]
 
 
+@frozen(eq=False)
+class SharedLanes:
+    """An access of shared memory at the step ``at`` of a block, by lanes of warps, or by rows of a matrix: their addresses and
+    which of them take part, each ``[warps, lanes]``."""
+
+    at: int
+    writes: bool
+    addresses: Array
+    here: Array
+
+
+@frozen(eq=False)
+class RegionSteps:
+    """Steps ``[first, last)`` of a block that all warps of the CTAs shown from near have executed together. ``accesses`` are one list
+    where the same come again."""
+
+    block: int
+    first: int
+    last: int
+    accesses: list[SharedLanes]
+
+
 @define(eq=False)
 class RegionAccesses:
     """What compiled code may have accessed: ``extents(space)`` are parts ``[low, high)`` of "global" or "shared" memory. It is undone

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from warpsim.machine.asynchrony.wgmma import RegisterAccesses
     from warpsim.machine.asynchrony.wgmma_chains import Chain
     from warpsim.machine.collectives import Members
-    from warpsim.machine.hooks import Listener, RegionAccesses, RegionCounts
+    from warpsim.machine.hooks import Listener, RegionAccesses, RegionCounts, RegionSteps
     from warpsim.machine.machine import Machine
     from warpsim.machine.memory.addresses import Extent, RowProblem
     from warpsim.machine.plan import Issue, Step
@@ -140,6 +140,10 @@ class Watcher:
     def region_counted(self, machine: Machine, group: Group, counts: RegionCounts) -> None:
         """Compiled code has executed a region, and the group has not yet moved on. ``counts`` replaces the events of single
         steps and accesses for a class that lists these in `compiled`."""
+
+    def region_recorded(self, machine: Machine, group: Group, steps: list[RegionSteps]) -> None:
+        """Compiled code has executed all steps of a batch that has the CTAs to be seen from near, too. For what `from_near` gives for the
+        other CTAs: these are not interpreted then, and seen by this event alone, before `region_counted`. Their warps come CTA by CTA."""
 
     def shadowed_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """A group whose registers carry shadow values (`Group.shadows`) is about to execute an instruction."""

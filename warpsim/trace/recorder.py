@@ -11,7 +11,7 @@ import numpy as np
 
 from warpsim.errors import Finding, LaunchError, shown
 from warpsim.isa.traits import Mbarrier
-from warpsim.machine.hooks import Listener
+from warpsim.machine.hooks import Listener, RegionSteps
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import BoundBlock, Issue
 from warpsim.machine.state.group import Group
@@ -33,6 +33,10 @@ class _Elsewhere(Profiler):
     def __init__(self, tracer: Tracer, entries: dict[int, Entry], blocks: dict[BoundBlock, list[int]]) -> None:
         super().__init__()
         self._tracer, self._entries, self._blocks = tracer, entries, blocks
+
+    def region_recorded(self, machine: Machine, group: Group, steps: list[RegionSteps]) -> None:
+        """Let the tracer record what the CTAs that it shows have done among the others."""
+        self._tracer.record(machine, group, steps)
 
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
         """Report a finding to the tracer."""
@@ -202,6 +206,26 @@ class Tracer(Profiler):
             self._runs[-1][1] = end
         elif end > begin:
             self._runs.append([begin, end, crew])
+
+    def record(self, machine: Machine, group: Group, steps: list[RegionSteps]) -> None:
+        """Record steps of all CTAs shown, which ran together."""
+        rows, near = self._rows, machine.launch.near
+        assert rows is not None
+        assert near is not None
+        mine = np.repeat(np.isin(near, rows.ctas), rows.per_cta)
+        index = np.repeat(np.arange(len(rows.ctas)), rows.per_cta)
+        touched: dict[int, list[tuple[int, Array]]] = {}
+        self._crew = rows.everyone()
+        for part in steps:
+            begin, self._block, self._done = len(self._steps) - part.first, group.plan.blocks[part.block], part.first
+            self._extend(part.last)
+            found = touched.get(id(part.accesses))
+            if found is None:
+                each = [(one.at, self._touches.lanes(one, mine, index)) for one in part.accesses]
+                found = touched[id(part.accesses)] = each
+            for at, runs in found:
+                if begin + at < len(self._steps):
+                    self._touches.add(runs, begin + at)
 
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
         """Record a finding and its step."""

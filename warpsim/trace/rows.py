@@ -68,7 +68,15 @@ class Rows:
         bits = np.uint32(1) << (threads & 31).astype(np.uint32)
         np.bitwise_or.at(lanes, place * self.per_cta + (threads >> 5), bits)
         rows = np.flatnonzero(lanes)
-        crew = Crew(tuple(rows.tolist()), tuple(lanes[rows].tolist()))
+        return self._crew(tuple(rows.tolist()), tuple(lanes[rows].tolist()))
+
+    def everyone(self) -> int:
+        """The crew number of all threads shown."""
+        rows = range(len(self.ctas) * self.per_cta)
+        return self._crew(tuple(rows), tuple(map(self.whole, rows)))
+
+    def _crew(self, rows: tuple[int, ...], lanes: tuple[int, ...]) -> int:
+        crew = Crew(rows, lanes)
         found = self._numbers.get(crew)
         if found is None:
             found = self._numbers[crew] = len(self.crews)

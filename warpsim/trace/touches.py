@@ -7,6 +7,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from warpsim.machine.hooks import SharedLanes
 from warpsim.machine.machine import Machine
 from warpsim.machine.selection import Selection
 from warpsim.machine.state.batch import BatchState
@@ -123,6 +124,16 @@ class Touches:
             found = self._known[key] = _packed(kind, self._keys(at, columns, active, shape))
         self._add(found, now)
         return found
+
+    def lanes(self, access: SharedLanes, mine: Array, index: Array) -> Array:
+        """The runs that lanes touch of the warps ``mine``, each in the CTA of a position shown."""
+        keys = index[:, None] << BITS | access.addresses[mine] >> self.block.bit_length() - 1
+        return _packed(int(access.writes), distinct(keys[access.here[mine]]))
+
+    def add(self, touched: Array, now: int) -> None:
+        """Mark them at a step."""
+        self._latest = now, None
+        self._add(touched, now)
 
     def _add(self, touched: Array, now: int) -> None:
         if len(touched):

@@ -9,6 +9,7 @@ from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WIN
 from warpsim.native.codegen.apart import Apart, Place
 from warpsim.native.codegen.costs import Costs
 from warpsim.native.codegen.interference import FIRST, LAST, Interference, Name
+from warpsim.native.codegen.trail import Trail
 from warpsim.native.lowering.affine import add, first_of, times
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import IRBuilder, Val, element, scalar
@@ -653,8 +654,15 @@ class Atomics:
 class Accesses:
     """Emits accesses."""
 
-    def __init__(self, builder: RegionBuilder, memory: Memory, interference: Interference, apart: Apart | None) -> None:
-        self.builder, self.memory, self.apart = builder, memory, apart
+    def __init__(
+        self,
+        builder: RegionBuilder,
+        memory: Memory,
+        interference: Interference,
+        apart: Apart | None,
+        trail: Trail,
+    ) -> None:
+        self.builder, self.memory, self.apart, self.trail = builder, memory, apart, trail
         self.lanes = LaneAccess(builder, memory, interference)
         self.rows = RowAccess(builder, memory, interference, self.lanes)
         self.atomics = Atomics(builder, memory, interference, self.lanes)
@@ -666,6 +674,8 @@ class Accesses:
         code = self.builder.code
         address = self._address(effect, lower)
         self.lanes.costs.access(name, effect, address, lanes.text)
+        if together:
+            self.trail.access(name, effect, address, lanes.text)
         if effect.kind == "atomic":
             olds = self.atomics.make(name, effect, address, lanes, given)
             self._noted(name, effect, address, lanes)

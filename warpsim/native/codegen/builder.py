@@ -316,6 +316,7 @@ class Counters:
     whole: str
     """The lanes of the warp that its CTA has, those of it that are here, and whether some are elsewhere."""
     mask: str
+    lanes: str
     part: str
     straight: dict[int, int]
     """Of the steps that are being written, all behind one another: where lanes, warps, and pieces, of which a warp has so many, are
@@ -346,11 +347,13 @@ class Counters:
         if pieces not in self.straight:
             word = self.straight[pieces] = self.words
             self.words += 3
+            self.add(code.at(self.begin, "i64", word), self.lanes)
+            self.add(code.at(self.begin, "i64", word + 1), "1")
             size = LANES // pieces
-            parts = [code.make(f"and i32 {self.mask}, {((1 << size) - 1) << k}") for k in range(0, LANES, size)]
-            some = [code.make(f"zext i1 {code.make(f'icmp ne i32 {one}, 0')} to i64") for one in (self.mask, *parts)]
-            for k, more in enumerate((self.number(self.mask), *some)):
-                self.add(code.at(self.begin, "i64", word + min(k, 2)), more)
+            for first in range(0, LANES if pieces > 1 else 0, size):
+                part = code.make(f"and i32 {self.mask}, {((1 << size) - 1) << first}")
+                some = code.make(f"zext i1 {code.make(f'icmp ne i32 {part}, 0')} to i64")
+                self.add(code.at(self.begin, "i64", word + 2), some)
         self.all.append(Counter("even", block, at, self.straight[pieces], nbytes))
 
     def add(self, place: str, more: str, how: str = "add") -> None:
@@ -362,6 +365,7 @@ class Counters:
         """A warp begins."""
         if self.used:
             self.whole, self.mask = self.code.load("i32", self.code.at(wholes, "i32", row)), mask
+            self.lanes = self.number(mask)
             self.part = self._among(mask)
 
     def _among(self, here: str) -> str:

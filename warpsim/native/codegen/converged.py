@@ -15,6 +15,7 @@ from warpsim.native.regions.region import BlockSlice, live_at, reachable
 
 if TYPE_CHECKING:
     from warpsim.native.codegen.accesses import Accesses
+    from warpsim.native.codegen.trail import Trail
 
 
 class Slots:
@@ -101,9 +102,14 @@ class Converged:
     """Emits the blocks ``converged<number>``; a region that begins inside a block begins with ``converged_entry``."""
 
     def __init__(
-        self, builder: RegionBuilder, inputs: Inputs, access: Accesses, split: Callable[[BlockSlice, Val], None]
+        self,
+        builder: RegionBuilder,
+        inputs: Inputs,
+        access: Accesses,
+        trail: Trail,
+        split: Callable[[BlockSlice, Val], None],
     ) -> None:
-        self.builder, self.code, self.inputs, self._split = builder, builder.code, inputs, split
+        self.builder, self.code, self.inputs, self.trail, self._split = builder, builder.code, inputs, trail, split
         self.slots = Slots(builder)
         self.steps = Steps(builder, inputs, access, self.slots.get, converged=True)
         self.frame_bytes = 0
@@ -151,6 +157,7 @@ class Converged:
         for block, at in region.exits:
             if at == 0 and block not in region.slices:
                 code.label(self._name(block))
+                self.trail.leave(builder.exits[block, 0])
                 builder.leave(builder.exits[block, 0], self.slots_value)
         code.speculate = None
 
@@ -178,20 +185,25 @@ class Converged:
         builder, code = self.builder, self.code
         self.steps.current, builder.counters.straight = {}, {}
         dirty: dict[int, None] = {}
+        self.trail.begin(slice_.block, slice_.first)
         for at, instruction in enumerate(builder.instructions(slice_), slice_.first):
             if (slice_.block, at) in builder.barriers:
                 self._settle(dirty)
+                self.trail.end(at)
                 self.arrive(builder.barriers[slice_.block, at])
                 if self._duplicated(slice_, at):
                     return
                 self._resumed(builder.barriers[slice_.block, at], slice_.block, at)
+                self.trail.begin(slice_.block, at)
                 dirty, self.steps.current, builder.counters.straight = {}, {}, {}
                 continue
             for slot in self.steps.step(slice_.block, at, instruction, self.here):
                 dirty[slot] = None
         guard = self.steps.condition(slice_.guard) if slice_.ends and slice_.guard is not None else None
         self._settle(dirty)
+        self.trail.end(len(builder.plan.blocks[slice_.block].instructions) if slice_.ends else slice_.last)
         if not slice_.ends:
+            self.trail.leave(builder.exits[slice_.block, slice_.last])
             builder.leave(builder.exits[slice_.block, slice_.last], self.slots_value)
             return
         if slice_.has_back_edge:
@@ -224,6 +236,7 @@ class Converged:
         every = code.make(f"icmp eq i32 {taken.text}, {builder.mask}")
         code.branch(every, yes, part)
         code.label(part)
+        self.trail.leave_off()
         builder.counters.branched(slice_.block, builder.mask, taken.text)
         builder.kinds.diverge(reachable(builder.region, slice_.successors))
         self._split(slice_, taken)

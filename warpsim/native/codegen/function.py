@@ -18,6 +18,7 @@ from warpsim.native.codegen.converged import Converged
 from warpsim.native.codegen.diverged import Diverged
 from warpsim.native.codegen.inputs import Inputs
 from warpsim.native.codegen.interference import Interference
+from warpsim.native.codegen.trail import Trail
 from warpsim.native.compiling.region_code import RegionModule
 from warpsim.native.lowering.values import IRBuilder, NullBuilder
 from warpsim.native.regions.forms import Key
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 NUMBERS = "n_groups per_group back_edges limit log_size"
 POINTERS = """rows ctas masks columns threads t1 t0 c1 c0 lives outs counts exits
-    exit_lanes ranges frames states private cleans counters wholes"""
+    exit_lanes ranges frames states private cleans counters wholes trail trail_ends"""
 
 
 def holding_lanes(traces: Traces, region: Region, given: tuple[InputKind, ...]) -> frozenset[Key]:
@@ -67,6 +68,7 @@ def emit(traces: Traces, region: Region, given: tuple[InputKind, ...], variant: 
         products=bool(code.products),
         counters=emitter.builder.counters.all,
         counter_words=emitter.builder.counters.words,
+        pieces=emitter.trail.pieces,
     )
     helpers = sorted(n for n in code.declared if n.startswith("ws_"))
     return RegionModule(name, text.replace("@region(", f"@{name}("), helpers, code.products, described)
@@ -88,9 +90,12 @@ class FunctionEmitter:
         self.builder = builder = RegionBuilder(traces, region, varying, variant, kinds, code)
         self.interference, self.memory = Interference(builder), Memory(builder)
         self.apart = Apart(builder, self.interference) if variant.apart else None
-        self.access = Accesses(builder, self.memory, self.interference, self.apart)
+        self.trail = Trail(builder, used=variant.recorded)
+        self.access = Accesses(builder, self.memory, self.interference, self.apart, self.trail)
         self.inputs = Inputs(builder, given)
-        self.converged = Converged(builder, self.inputs, self.access, lambda *split: self.diverged.enter(*split))
+        self.converged = Converged(
+            builder, self.inputs, self.access, self.trail, lambda *split: self.diverged.enter(*split)
+        )
         self.diverged = Diverged(builder, self.inputs, self.access, self.converged)
 
     # ---- the function -----------------------------------------------------------------------------
@@ -207,6 +212,7 @@ class FunctionEmitter:
         builder.mask = builder.element(builder.words["masks"], builder.row64)
         builder.lanes = builder.counters.number(builder.mask)
         builder.counters.warp(builder.words["wholes"], builder.row64, builder.mask)
+        self.trail.warp()
         self._clear()
         self.memory.warp()
         self.inputs.warp()

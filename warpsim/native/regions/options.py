@@ -62,7 +62,7 @@ class Variant(NamedTuple):
     """What a region is compiled for: one warp ``alone``; ``row`` lanes of a warp in a row of threads (0: unknown);
     affine values have ``strides``; a ``private`` copy of shared memory per CTA; ``limited`` to blocks before some
     block; accesses of some spaces are ``observed``; it ``follows`` a lane and counts its steps; what a profile has is ``counted``; it
-    shows that threads keep ``apart`` (`warpsim.native.codegen.apart`)."""
+    shows that threads keep ``apart`` (`warpsim.native.codegen.apart`); the way of the warps shown from near is ``recorded``."""
 
     alone: bool
     row: int = 0
@@ -73,6 +73,7 @@ class Variant(NamedTuple):
     follows: bool = False
     counted: bool = False
     apart: bool = False
+    recorded: bool = False
 
 
 def spaces_of(space: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from warpsim.native.runtime.lane_tables import tables_of
 from warpsim.native.runtime.memory import wants_copy
 from warpsim.native.runtime.run import Runner
 from warpsim.native.runtime.straight import StraightLaunch, goes_straight
+from warpsim.native.runtime.trail import shown
 from warpsim.native.tiering.cost import CALL, LANE, LAUNCH, STEP, Policy, has_spare_core, share_of, spent
 from warpsim.native.tiering.enqueue import enqueue_urgent
 from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Profile, Request
@@ -96,7 +97,7 @@ class Calls:
         """Run a batch from start to end, in at most ``room`` warp-instructions; False if it did not run."""
         self._form(profile, place, entry)
         values = self._values(machine, group, entry)
-        outcome = None
+        outcome, recorded = None, shown(machine) is not None
         if values is not None:
             outcome = self._run(
                 machine, group, profile, place, entry, values, FAR, through=True, room=room, apart=apart
@@ -104,6 +105,8 @@ class Calls:
         if room is not None:
             if outcome is Outcome.WRAPPED:
                 entry.restrict(outcome)
+        elif recorded:
+            entry.unrecorded += outcome not in (None, Outcome.DONE)
         elif not apart:
             entry.stopped += outcome is not Outcome.DONE
         elif outcome not in (None, Outcome.DONE):
@@ -158,6 +161,7 @@ class Calls:
             self.runner.lane is not None and options.alone,
             machine.hooks.region_counted is not None,
             apart,
+            through and shown(machine) is not None,
         )
         layout = variant, *layout_of(values)
         code = entry.by_layout.get(layout)
@@ -254,7 +258,8 @@ class Calls:
         if found is not None:
             entry.put(signature, found)
         entry.sought.add(signature)
-        entry.kept = entry.ready
+        if not signature[1].recorded:  # what others need may be there
+            entry.kept = entry.ready
         return found
 
     def _made(self, request: Request) -> CompiledRegion | None:

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from warpsim.native.runtime.counting import Counter
+from warpsim.native.runtime.trail import Piece
 from warpsim.numerics.arrays import Array, DType
 from warpsim.records import define
 
@@ -56,6 +57,8 @@ class CompiledRegion:
     counters: list[Counter]
     """Where it counts what a profile has, and of how many words."""
     counter_words: int
+    pieces: list[Piece]
+    """What warps that are shown from near leave."""
 
     outs: list[tuple[int, int, bool, DType]] = attrs.field(init=False)
     """Live-out registers: number, register, whether it varies, type."""

@@ -39,7 +39,7 @@ _WORDS = f"""
     shared_words shared_size shared_columns shared_written local_words local_size local_columns local_written
     {" ".join(CallWords._fields)}
     exits exit_lanes pending log log_size memo ranges states frames
-    private private_bytes private_stride private_tracked cleans counters wholes stamps
+    private private_bytes private_stride private_tracked cleans counters wholes stamps trail trail_ends
 """
 CONTEXT = {name: place for place, name in enumerate(_WORDS.split())}
 """The words of the context: all 64 bits wide."""

@@ -63,6 +63,7 @@ def counts_of(
         if what == "even":
             lanes, warps, pieces = listed[word : word + 3]
             if warps:
+                pieces = pieces or warps
                 accesses.append((block, at, AccessCounts("shared", nbytes, lanes, warps, 0, pieces, pieces)))
         elif size is None:
             if listed[word]:

@@ -24,8 +24,8 @@ class WarpTables:
             self._of_rect(selection)
         else:
             self._of_lanes(selection)
-        self.n = len(self.rows)
-        self.n_ctas = len(self.columns)
+        self.n: int = len(self.rows)
+        self.n_ctas: int = len(self.columns)
         self.row = row_of(selection)
         self._n_threads = selection.batch_shape.n_threads
         used = (

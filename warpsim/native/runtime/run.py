@@ -12,7 +12,7 @@ import numpy as np
 
 from warpsim.machine.asynchrony.wgmma import accessed
 from warpsim.machine.control import compact, fork
-from warpsim.machine.hooks import RegionAccesses
+from warpsim.machine.hooks import RegionAccesses, RegionSteps
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import BoundBlock
 from warpsim.machine.selection import Lanes, Selection, split
@@ -29,6 +29,7 @@ from warpsim.native.runtime.inputs import INTEGERS, describe
 from warpsim.native.runtime.lane_tables import WarpTables
 from warpsim.native.runtime.memory import MemoryViews, PrivateShared, copy_in, publish_stores
 from warpsim.native.runtime.scratch import Scratch
+from warpsim.native.runtime.trail import TrailRows, shown
 from warpsim.numerics.arrays import Array, distinct
 from warpsim.records import define
 
@@ -75,6 +76,9 @@ class _Call:
     """Those of a profile."""
     seconds: float = 0.0
     """If there are any, how long it took."""
+    trail: TrailRows | None = None
+    steps: list[RegionSteps] | None = None
+    """What warps that are shown from near have left, and what that says."""
 
 
 class _OfThread(threading.local):
@@ -186,6 +190,10 @@ class Runner:
             call.ranges = scratch.array("ranges", size, np.int64)[:size].reshape(n_groups, len(code.accesses), 2)
         if code.variant.apart:
             scratch.array("stamps", TABLES * machine.batch.shared.size, np.uint32).fill(0)
+        if code.variant.recorded:
+            columns = shown(machine)
+            assert columns is not None
+            call.trail = TrailRows(scratch, tables, columns)
         if code.variant.private:
             one_by_one = call.through and bool(region.barriers)
             call.own = copy_in(machine, call.group, region, tables, scratch, one_by_one=one_by_one)
@@ -216,6 +224,11 @@ class Runner:
             call.machine.hooks.region_accessed(call.machine, accesses)
             if accesses.followed:
                 return Outcome.FOLLOWED
+        if call.trail is not None:
+            lengths = [len(block.instructions) for block in call.group.plan.blocks]
+            call.steps = call.trail.steps(code.pieces, region.exits, lengths)
+            if call.steps is None:
+                return Outcome.MET
         return Outcome.DONE if self._count(call) else Outcome.OVER_BUDGET
 
     def _commit(self, call: _Call) -> None:
@@ -227,6 +240,9 @@ class Runner:
             accessed(machine, group, region.wgmma)
         if self.observer is not None and call.ranges is not None:
             notify(self.observer, machine.launch.memory, code.accesses, call.ranges, self.scratch.mark_stored)
+        if call.steps is not None:
+            assert machine.hooks.region_recorded is not None
+            machine.hooks.region_recorded(machine, group, call.steps)
         if code.variant.counted:
             assert machine.hooks.region_counted is not None
             blocks = [number for number, _ in code.blocks]

@@ -206,6 +206,11 @@ class DeferredEngine:
         """Whether there is code to run CTAs from start to end."""
         return self._engine is not None and self._engine.ready(state)
 
+    def records(self, state: LaunchState) -> bool:
+        """Whether code may run CTAs from start to end that are to be seen from near."""
+        engine = self._wanted()
+        return engine is not None and engine.records(state)
+
     def run_through(self, machine: Machine, group: Group, room: int | None = None) -> bool:
         """Run a batch to its end."""
         assert self._engine is not None

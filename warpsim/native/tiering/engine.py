@@ -64,6 +64,8 @@ class CompiledEngine:
         """Where batches begin, and where a launch that is one batch does, if more may run compiled there."""
         self._whole: Place | None = None if apart is None else (0, 0, False, *apart)
         self._joined_whole = False
+        self._missed: Profile | None = None
+        """The profile of a kernel without code for the CTAs that are seen from near: interpreting them takes most of such a launch."""
         self._observer, self._sm = observer, device.sm if device.numerics == "exact" else None
         self.bodies = bodies
         self._budget = Budget(policy)
@@ -252,6 +254,18 @@ class CompiledEngine:
             return True
         return not entry.pending and profile.allows(entry, share_of(account.launches))
 
+    def records(self, state: LaunchState) -> bool:
+        """Whether code may run CTAs from start to end that are to be seen from near."""
+        if state.cluster != (1, 1, 1) or not (self.runs_steps and self.holds.accesses):
+            return False
+        profile = self.profile(state.plan.main)
+        entry = self._entry(profile, self._begin)
+        if entry.kept is None:
+            profile.recall(self._begin, entry)
+        if entry.unrecorded or (entry.formed and entry.region is None):
+            return False
+        return bool(entry.ready or entry.kept or self.policy is Policy.AT_ONCE)
+
     def ready(self, state: LaunchState) -> bool:
         """Whether there is code to run CTAs from start to end."""
         return self._entry(self.profile(state.plan.main), self._begin).ready
@@ -264,7 +278,10 @@ class CompiledEngine:
         if self._joined_whole and not _whole_launch(machine, group):
             return False
         entry = profile.entries[place]
-        return self._calling().run_through(machine, group, profile, place, entry, room, apart=self._joined_whole)
+        done = self._calling().run_through(machine, group, profile, place, entry, room, apart=self._joined_whole)
+        if not done and machine.launch.near is not None and not entry.unrecorded:
+            self._missed = profile
+        return done
 
     def _covered(self, profile: Profile, place: Place) -> bool:
         """Whether the region where batches begin holds a place, or may when it is formed, and has not run yet."""
@@ -279,6 +296,8 @@ class CompiledEngine:
         if asked:
             enqueue(asked)
         took = spent() - self._began
+        if self._missed is not None:
+            self._missed.account.interpreted += max(took - self._budget.interpreted, 0.0)
         for profile in self._profiles.values():
             profile.account.keep()
             if not self._budget.compiling:

@@ -81,6 +81,8 @@ class EntryPoint:
         """Instructions and stored bytes per thread of the last batch that it ran from start to end."""
         self.met = 0
         """How often it was not shown that threads keep apart."""
+        self.unrecorded = 0
+        """How often the way of the warps shown from near could not be recorded."""
         self.stopped = 0
         """How often joined waves did not run to the end."""
         self.kept: bool | None = None

@@ -21,6 +21,7 @@ from warpsim.native.regions.region import BlockSlice, Region, live_at, live_in_s
 from warpsim.native.runtime.compiled_region import Access, CompiledRegion
 from warpsim.native.runtime.counting import Counter
 from warpsim.native.runtime.inputs import Signature
+from warpsim.native.runtime.trail import Piece, Trace
 from warpsim.native.tiering.notes import note_of
 from warpsim.types import JsonObject
 
@@ -75,6 +76,7 @@ class Records:
             facts["products"],
             [Counter(*counter) for counter in facts["counters"]],
             facts["counter_words"],
+            [Piece(b, i, k, n, [Trace(*trace) for trace in traces]) for b, i, k, n, traces in facts["pieces"]],
         )
 
     def keep(
@@ -102,6 +104,7 @@ class Records:
                 "products": code.products,
                 "counters": code.counters,
                 "counter_words": code.counter_words,
+                "pieces": code.pieces,
             }
             images.keep(self._key(place, options, signature), linked, facts, code.tables)
         write_object(self._key(place, options), _dumps(_facts(region)).encode())
