@@ -390,6 +390,33 @@ def test_boxes_stored_inside_and_across_the_end_of_a_tensor(swizzle, late):
     assert np.array_equal(tensor, wanted[:rows, :width])
 
 
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_a_store_writes_what_it_has_read(effects):
+    """Once the source has been read, it may be overwritten; what arrives later is what was there."""
+    tensor, again = (
+        np.zeros((60, 64), np.uint32),
+        "wait_group.read 0; st.shared.u32 [tile], 99; cp.async.bulk.wait_group 0;",
+    )
+    map = warpsim.TensorMap(tensor, global_dim=(64, 60), global_strides=(256,), box_dim=(32, 8))
+    kernel = warpsim.load(STORES.replace("wait_group 0;", again))["boxes"]
+    kernel((1,), (256,), (map, np.array([[4, 8]], np.int32), 1), async_effects=effects)
+
+    assert np.array_equal(tensor[8:16, 4:36].reshape(-1), 1 + np.arange(256))
+
+
+def test_a_store_to_read_only_memory():
+    """Boxes that lie inside the tensor are not stored either."""
+    device = warpsim.Device("sm_90a")
+    tensor = device.array(np.zeros((60, 64), np.uint32))
+    map = warpsim.TensorMap(tensor, global_dim=(64, 60), global_strides=(256,), box_dim=(32, 8))
+    corners = device.array(np.array([[4, 8]], np.int32))
+    device.memory.at(tensor.ptr).read_only = True
+    with pytest.raises(warpsim.ExecutionError, match="which is read-only"):
+        warpsim.load(STORES)["boxes"]((1,), (256,), (map, corners, 1), device=device)
+
+    assert not tensor.get().any()
+
+
 def test_boxes_added_to_a_tensor_one_after_the_other():
     """Later reductions through a map combine, too."""
     tensor, wanted = np.ones((60, 64), np.uint32), np.ones((60, 64), np.uint32)
