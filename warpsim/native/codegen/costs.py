@@ -53,10 +53,13 @@ class Costs:
         return self.counters.place("table", name[0], name[1], name[2], x, y, words=entries)
 
     def _even(self, effect: Effect, address: Val) -> bool:
-        """Whether each bank has one word at most to deliver in every piece of a whole warp's access."""
+        """Whether each bank has one word at most to deliver in every piece of a whole warp's access; only where there are loops, without
+        which it spares nothing to know."""
         row, nbytes = self.builder.code.row, effect.type.bytes * effect.count
         x, y = (0, 0) if address.strides is None else (stride.known for stride in address.strides)
-        if not (address.uniform or address.strides) or x is None or (y is None and row < LANES) or nbytes > 16:
+        if not self.builder.region.loops or not (address.uniform or address.strides) or nbytes > 16:
+            return False
+        if x is None or (y is None and row < LANES):
             return False
         for first in range(0, 4, nbytes):
             places = [first + x * (lane % row) + (y or 0) * (lane // row) for lane in range(LANES)]
