@@ -246,6 +246,26 @@ def test_vectors(instruction: str, dtype: type, update: Callable[[float, float],
     assert memory * 2 == cells.view(f"u{bits // 8}").tolist()
 
 
+def test_64_bits_of_shared_memory_by_one_thread_of_each_cta() -> None:
+    """The bits are stored whatever the type: of 1.5 + 2 and of the smaller of -3 and 2."""
+    text = """
+.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 po) {
+    .reg .b32 c; .reg .b64 o, x, y; .reg .f64 f; .reg .s64 s;
+    .shared .align 8 .b8 cells[16];
+    ld.param.u64 o, [po]; mov.u32 c, %ctaid.x; mad.wide.u32 o, c, 16, o;
+    st.shared.f64 [cells], 0d3FF8000000000000; st.shared.s64 [cells+8], -3;
+    atom.shared.add.f64 f, [cells], 0d4000000000000000; atom.shared.min.s64 s, [cells+8], 2;
+    ld.shared.b64 x, [cells]; ld.shared.b64 y, [cells+8]; st.global.b64 [o], x; st.global.b64 [o+8], y; ret;
+}"""
+    out = np.zeros((3, 2), np.int64)
+    warpsim.load(text)["k"]((3,), (1,), (out,))
+    assert (out[:, 0].copy().view(np.float64) == 3.5).all()
+    assert (out[:, 1] == -3).all()
+
+
 def test_vectors_are_aligned_as_a_whole() -> None:
     """A vector faults where its address is no multiple of its size, on an H200, too (tools/recordings/vector_alignment.cu)."""
     for line in (Path(__file__).parent / "vector_alignment_h200.txt").read_text().splitlines():

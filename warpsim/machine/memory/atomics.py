@@ -305,7 +305,7 @@ class _Access:
         old = space.doubles(place, run).view(self.dtype)
         operands = [v.reshape(-1) if v.size == 1 else self.flat(v) for v in map(as_array, self.atomic.operands)]
         new = _new(self.atomic, old, operands)
-        space.put_doubles(place, run, new)
+        space.put_doubles(place, run, new.view(np.uint64))
         if self.out is not None:
             self.out[:] = old
         return old.tobytes() != new.tobytes()
