@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from functools import partial
-from types import FunctionType
 from typing import NamedTuple
 
 import numpy as np
@@ -63,143 +62,144 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     types = [s.type.dtype for s in sources]
     width, signed = register.type.dtype.itemsize, result.type.signed
     if len(slots) == 2:
-        return _at(
-            _of_two(instruction.op, form.function, types[0], types[1], width, signed=signed), register.index, *slots
-        )
-    return _at(_plain(instruction.op, form.function, tuple(types), width, signed=signed), register.index, tuple(slots))
-
-
-def _at(step: Callable[..., object], *places: object) -> Step:
-    """The step at other places, which are its last parameters: a function with other defaults costs a tenth of one with cells of
-    its own.
-    """
-    assert isinstance(step, FunctionType)
-    return FunctionType(step.__code__, step.__globals__, step.__name__, places, step.__closure__)
+        made = _of_two(instruction.op, form.function, types[0], types[1], width, signed=signed)
+        return made(register.index, *slots)
+    return _plain(instruction.op, form.function, tuple(types), width, signed=signed)(register.index, tuple(slots))
 
 
 @functools.lru_cache(maxsize=4096)
 def _of_two(  # noqa: C901  where launches spend their time: no calls
     op: Op, function: Body, one: DType, other: DType, width: int, *, signed: bool
-) -> Callable[..., object]:
-    """The step from two registers to one, where most launches spend their time. Arrays of one shape, an array with a
-    uniform integer, and two affine values go straight to the body; anything else takes the ``general`` step.
+) -> Callable[..., Step]:
+    """What makes the step from two registers to one, where most launches spend their time, for places: defaults, which take a tenth of
+    cells. (`FunctionType` would make the same, but CPython 3.12 gives such functions the numbers of others, and crashes.) Arrays of
+    one shape, an array with a uniform integer, and two affine values go straight to the body; anything else takes the ``general`` step.
     """
-    linear, general = stays_affine(function, op, (one, other)), _plain(op, function, (one, other), width, signed=signed)
+    linear = stays_affine(function, op, (one, other))
+    general = _plain(op, function, (one, other), width, signed=signed)(0, ())
     one_size, other_size = one.itemsize, other.itemsize
 
-    def step(machine: Machine, group: Group, d: int = 0, i: int = 0, j: int = 0) -> object:  # noqa: C901  likewise
-        env = group.env
-        a, b = env[i], env[j]
-        if a is None:
-            a = group.fetch(i)
-        if b is None:
-            b = group.fetch(j)
-        if type(a) is np.ndarray:
-            if a.size == 1:
-                return general(machine, group, d, (i, j))
-            if type(b) is np.ndarray:
-                if b.size == 1:
+    def made(d: int, i: int, j: int) -> Step:  # noqa: C901  likewise
+        def step(machine: Machine, group: Group, d: int = d, i: int = i, j: int = j) -> object:  # noqa: C901  likewise
+            env = group.env
+            a, b = env[i], env[j]
+            if a is None:
+                a = group.fetch(i)
+            if b is None:
+                b = group.fetch(j)
+            if type(a) is np.ndarray:
+                if a.size == 1:
                     return general(machine, group, d, (i, j))
-            elif type(b) is Affine and b.strides == FLAT:
-                b = b.point()
+                if type(b) is np.ndarray:
+                    if b.size == 1:
+                        return general(machine, group, d, (i, j))
+                elif type(b) is Affine and b.strides == FLAT:
+                    b = b.point()
+                else:
+                    return general(machine, group, d, (i, j))
+                if a.dtype is not one:
+                    a = a.view(one) if a.itemsize == one_size else retype(a, one)
+                if b.dtype is not other:
+                    b = b.view(other) if b.itemsize == other_size else retype(b, other)
+                result = function(op, a, b)
+                if result.dtype.itemsize != width:
+                    result = extend(result, width, signed=signed)
+            elif linear and type(a) is Affine and type(b) is Affine:
+                try:
+                    result = function(
+                        op, a if a.dtype is one else a.view(one), b if b.dtype is other else b.view(other)
+                    )
+                except NotAffine:
+                    return general(machine, group, d, (i, j))
             else:
                 return general(machine, group, d, (i, j))
-            if a.dtype is not one:
-                a = a.view(one) if a.itemsize == one_size else retype(a, one)
-            if b.dtype is not other:
-                b = b.view(other) if b.itemsize == other_size else retype(b, other)
-            result = function(op, a, b)
-            if result.dtype.itemsize != width:
-                result = extend(result, width, signed=signed)
-        elif linear and type(a) is Affine and type(b) is Affine:
-            try:
-                result = function(op, a if a.dtype is one else a.view(one), b if b.dtype is other else b.view(other))
-            except NotAffine:
-                return general(machine, group, d, (i, j))
-        else:
-            return general(machine, group, d, (i, j))
-        env[d] = result
-        group.dirty.add(d)
-        return None
+            env[d] = result
+            group.dirty.add(d)
+            return None
 
-    return step
+        return step
+
+    return made
 
 
 @functools.lru_cache(maxsize=4096)
 def _plain(  # noqa: C901  where launches spend their time: no calls
     op: Op, function: Body, types: tuple[DType, ...], width: int, *, signed: bool
-) -> Callable[..., object]:
+) -> Callable[..., Step]:
     """The step from registers to one. A value without axes is passed to NumPy without axes if others have some."""
     linear = stays_affine(function, op, types)
     known = known_results(op, function, types, width, signed=signed)
 
-    def step(machine: Machine, group: Group, d: int = 0, slots: tuple[int, ...] = ()) -> object:  # noqa: C901  likewise
-        env = group.env
-        values = []
-        affine, lifted, wide, narrow = linear, True, False, False
-        for slot, dtype in zip(slots, types, strict=True):
-            value = env[slot]
-            if value is None:
-                value = group.fetch(slot)
-            if type(value) is Affine:
-                narrow = True
-                if value.strides != FLAT:
-                    wide = True
-                if value.dtype is not dtype:
-                    lifted = False
-            else:
-                if value.dtype is not dtype:
-                    value = retype(value, dtype)
-                if value.size > 1:
-                    wide, affine = True, False
-                else:
-                    narrow, lifted = True, False
-            values.append(value)
-        if affine:
-            try:
-                if not lifted:
-                    for k, dtype in enumerate(types):
-                        values[k] = _lift(values[k], dtype)
-                result = function(op, *values)
-            except NotAffine:
-                pass
-            else:
-                if result.dtype.itemsize != width:
-                    result = extend(as_array(result), width, signed=signed)
-                env[d] = result
-                group.dirty.add(d)
-                return None
-        asked: tuple[int, ...] | None = None
-        if narrow and not wide:
-            asked = _bases(values)
-            found = None if asked is None else known.get(asked)
-            if found is not None:
-                env[d] = found
-                group.dirty.add(d)
-                return None
-        if narrow:
-            for k, value in enumerate(values):
+    def made(d: int, slots: tuple[int, ...]) -> Step:  # noqa: C901  likewise
+        def step(machine: Machine, group: Group, d: int = d, slots: tuple[int, ...] = slots) -> object:  # noqa: C901  likewise
+            env = group.env
+            values = []
+            affine, lifted, wide, narrow = linear, True, False, False
+            for slot, dtype in zip(slots, types, strict=True):
+                value = env[slot]
+                if value is None:
+                    value = group.fetch(slot)
                 if type(value) is Affine:
-                    array = value.point() if wide and value.strides == FLAT else value.array()
-                    values[k] = array if array.dtype is types[k] else retype(array, types[k])
-                elif wide and value.size == 1:
-                    values[k] = value.reshape(())
-        result = function(op, *values)
-        if result.ndim == 0:
-            result = np.asarray(result).reshape(1)
-        if result.dtype.itemsize != width:
-            result = extend(result, width, signed=signed)
-        if asked is not None:
-            if result.dtype.kind in "iu":
-                result = Affine.constant(result.item(), result.dtype)
-            if len(known) >= MOST_KNOWN:
-                known.clear()
-            known[asked] = result
-        env[d] = result
-        group.dirty.add(d)
-        return None
+                    narrow = True
+                    if value.strides != FLAT:
+                        wide = True
+                    if value.dtype is not dtype:
+                        lifted = False
+                else:
+                    if value.dtype is not dtype:
+                        value = retype(value, dtype)
+                    if value.size > 1:
+                        wide, affine = True, False
+                    else:
+                        narrow, lifted = True, False
+                values.append(value)
+            if affine:
+                try:
+                    if not lifted:
+                        for k, dtype in enumerate(types):
+                            values[k] = _lift(values[k], dtype)
+                    result = function(op, *values)
+                except NotAffine:
+                    pass
+                else:
+                    if result.dtype.itemsize != width:
+                        result = extend(as_array(result), width, signed=signed)
+                    env[d] = result
+                    group.dirty.add(d)
+                    return None
+            asked: tuple[int, ...] | None = None
+            if narrow and not wide:
+                asked = _bases(values)
+                found = None if asked is None else known.get(asked)
+                if found is not None:
+                    env[d] = found
+                    group.dirty.add(d)
+                    return None
+            if narrow:
+                for k, value in enumerate(values):
+                    if type(value) is Affine:
+                        array = value.point() if wide and value.strides == FLAT else value.array()
+                        values[k] = array if array.dtype is types[k] else retype(array, types[k])
+                    elif wide and value.size == 1:
+                        values[k] = value.reshape(())
+            result = function(op, *values)
+            if result.ndim == 0:
+                result = np.asarray(result).reshape(1)
+            if result.dtype.itemsize != width:
+                result = extend(result, width, signed=signed)
+            if asked is not None:
+                if result.dtype.kind in "iu":
+                    result = Affine.constant(result.item(), result.dtype)
+                if len(known) >= MOST_KNOWN:
+                    known.clear()
+                known[asked] = result
+            env[d] = result
+            group.dirty.add(d)
+            return None
 
-    return step
+        return step
+
+    return made
 
 
 def _bases(values: list[Value]) -> tuple[int, ...] | None:
