@@ -137,6 +137,38 @@ wait:
     assert (found.rule, found.other.instruction) == ("uninitialised", "ld.shared.u32")
 
 
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+@pytest.mark.parametrize(("values", "found"), [("%r1, %r4", [19]), ("%r3, %r4", [18, 19]), ("%r1, %r3", [])])
+def test_what_st_async_leaves_undefined(device, values, found, effects):
+    """What is computed from undefined values is no padding beside a defined word; padding stays padding."""
+    text = (
+        HEAD.replace(".version 8.0", ".version 8.1")
+        + f"""
+.visible .entry k(.param .u64 a) .reqnctapercluster 1, 1, 1
+{{
+    .reg .b32 %r<9>; .reg .b64 %rd<3>; .reg .pred %p<2>; .shared .align 8 .b64 bar; .shared .align 16 .b32 s[8];
+    ld.param.u64 %rd1, [a]; mov.u32 %r1, 1;
+    st.shared.u32 [s+16], %r1; mbarrier.init.shared.b64 [bar], 1; fence.mbarrier_init.release.cluster;
+    mbarrier.arrive.expect_tx.shared.b64 _, [bar], 8;
+    ld.shared.v2.u32 {{%r1, %r3}}, [s+16];
+    add.u32 %r4, %r5, 1; mov.u32 %r7, s; mov.u32 %r8, bar;
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%r7], {{{values}}}, [%r8];
+wait:
+    mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;
+    @!%p1 bra wait;
+    ld.shared.v2.u32 {{%r1, %r3}}, [s];
+    st.global.u32 [%rd1], %r1;
+    st.global.u32 [%rd1+4], %r3;
+    ret;
+}}
+"""
+    )
+    how = {"on_finding": "collect", "async_effects": effects}
+    result = warpsim.load(text)["k"](1, 1, (np.zeros(2, np.uint32),), device=device, **how)
+
+    assert [(f.rule, f.line) for f in result.findings] == [("uninitialised", line) for line in found]
+
+
 def test_memory_that_grows():
     """What is new is unwritten, also where all that there was has been written."""
     bits = WrittenBits(16, 2)

@@ -253,7 +253,7 @@ class AtOnce:
         """Store in the cluster now, or keep the bits with the store in flight."""
         machine = self.memory.machine
         if late(machine) and operation is None:
-            machine.batch.transfers.open[-1].undefined = values
+            machine.batch.transfers.open[-1].undefined += (values,)
             return
         store_remote(self.memory, dst, type, values, operation)
 
@@ -305,9 +305,9 @@ def landed(machine: Machine, group: Group, active: Array | None, transfer: Trans
             for port in (UndefinedMemory, LeftMemory)[: 1 + anything_left(machine)]:
                 memory = port(machine, transfer.group, transfer.lanes(which))
                 copy_threads(memory, work.dst, work.src, work.nbytes, work.take)
-        elif isinstance(work, RemoteStore) and transfer.undefined is not None:
-            memory = UndefinedMemory(machine, transfer.group, transfer.lanes(which))
-            store_remote(memory, work.dst, work.type, transfer.undefined, None)
+        elif isinstance(work, RemoteStore):
+            for port, values in zip((UndefinedMemory, LeftMemory), transfer.undefined, strict=False):
+                store_remote(port(machine, transfer.group, transfer.lanes(which)), work.dst, work.type, values, None)
 
 
 def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:

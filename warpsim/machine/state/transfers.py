@@ -360,8 +360,8 @@ class Transfer:
     """The group of each receiver, and the word of its mbarrier when the copy began (of a commit, when it arrives)."""
     place: Instruction | None = None
     serial: int = 0
-    undefined: tuple[Array, ...] | None = None
-    """A shadow of the values that a `RemoteStore` carries."""
+    undefined: tuple[tuple[Array, ...], ...] = ()
+    """Shadows of the values that a `RemoteStore` carries."""
     began: tuple[int, tuple[int, int] | None, Array | None] | None = None
     known: Array | None = None
     """For watchers: when the copies started, what their threads knew of others then, and their places as other threads; and
