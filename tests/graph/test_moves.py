@@ -171,6 +171,11 @@ def packed(size: int, count: int, sources: int):
     return (tuple(place for place in places for _ in range(size)),)
 
 
+def upwards(size: int, sources: int, up_to: int = 8):
+    """Carries: of each source, the bytes of the same place and below."""
+    return (tuple(frozenset((s, b) for s in range(sources) for b in range(min(k + 1, up_to))) for k in range(size)),)
+
+
 BYTES = {
     "add.bf16x2": packed(2, 2, 2),
     "fma.rn.f16x2": packed(2, 2, 3),
@@ -178,7 +183,12 @@ BYTES = {
     "add.rn.f32x2": packed(4, 2, 2),
     "neg.f16x2": packed(2, 2, 1),
     "and.b64": packed(1, 8, 2),
-    "add.u32": None,
+    "add.u32": upwards(4, 2),
+    "sub.s16": upwards(2, 2),
+    "mad.lo.s32": upwards(4, 3),
+    "mul.wide.u16": upwards(4, 2, 2),
+    "mul.hi.u32": None,
+    "add.sat.s32": None,
     "mul.f32": None,
     "cvt.f32.f16": None,
     "cvt.rn.bf16x2.f32": (  # d, a, b: a is the upper half

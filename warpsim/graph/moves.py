@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from warpsim.graph.evaluate import Walk
-from warpsim.graph.nodes import Graph, Node
+from warpsim.graph.nodes import CARRYING, Graph, Node
 from warpsim.records import frozen
 
 NONE: frozenset[int] = frozenset()
@@ -213,6 +213,8 @@ class _Bytes(Walk[tuple[Byte, ...]]):
             mask = next((n for n in node.args if n.op == "const"), None) if node.op == "bitwise_and" else None
             kept = bytes([1] * size) if mask is None else mask.value.tobytes()
             return tuple([byte if some else NO_BYTES for byte, some in zip(made, kept, strict=True)])
+        if node.op in CARRYING:
+            return tuple([self._together(1, [one[: k + 1] for one in arguments])[0] for k in range(size)])
         return self._together(size, arguments)
 
     @staticmethod

@@ -21,6 +21,8 @@ PRIMITIVES = frozenset({"fma", "byteswap", "table", "gather", "lane", "reduce"})
 """Operations that are no ufunc of NumPy's."""
 
 ZERO_NEUTRAL = frozenset({"add", "subtract", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"})
+CARRYING = frozenset({"add", "subtract", "multiply"})
+"""Of integers: no byte of the result depends on those above it."""
 COMMUTING = frozenset({"add", "multiply", "bitwise_and", "bitwise_or", "bitwise_xor"})
 
 
