@@ -156,6 +156,9 @@ TOGETHER = "ld.shared.v2.u32 {%r8, %r9}, [%r7+512];\nadd.s64 %rd5, %rd4, %rd3; s
     [
         ("ld.shared.u32 %r4, [%r3]; st.shared.u32 [%r7+516], %r4;", False),
         ("add.u32 %r4, %r1, %r5; st.shared.u32 [%r7+516], %r4;", False),
+        ("add.u32 %r4, %r1, %r5; mov.b32 %r10, %r4; st.shared.u32 [%r7+516], %r10;", False),
+        ("prmt.b32 %r4, %r5, %r1, 0x7604; st.shared.u32 [%r7+516], %r4;", True),  # as nvcc stores a byte and padding
+        ("mov.b32 %r4, %r5; st.shared.u32 [%r7+516], %r4;", True),
         ("st.shared.u32 [%r7+516], %r4; st.shared.u32 [%r7+516], %r1;", True),
         ("ld.shared.v2.u32 {%r4, %r5}, [%r7+512]; st.shared.v2.u32 [%r7+512], {%r4, %r5};", True),
         ("st.shared.u8 [%r7+516], %r4;", True),
@@ -163,7 +166,8 @@ TOGETHER = "ld.shared.v2.u32 {%r8, %r9}, [%r7+512];\nadd.s64 %rd5, %rd4, %rd3; s
     ],
 )
 def test_padding_of_structures_is_stored_by_nobody(store, silent):
-    """What a store has left undefined beside defined words is no padding, if it was none before. Single bytes may be."""
+    """What a store has left undefined beside defined words is no padding, if it was none before. Single bytes may be, and what is only
+    moved from a register that nobody wrote."""
     found = findings(f"{BESIDE} {store}\n{TOGETHER}")
     local = f"st.local.u32 [t], %r1; {store} ld.local.v2.u32 {{%r8, %r9}}, [t];\nst.global.v2.u32 [%rd4], {{%r8, %r9}};"
     alone = (
@@ -172,6 +176,14 @@ def test_padding_of_structures_is_stored_by_nobody(store, silent):
 
     assert [line for line, _, _ in found] == [2] * (not silent)
     assert [line for line, _, _ in alone] == [1] * (not silent)
+
+
+def test_a_byte_with_padding():
+    """What is above a byte is undefined as before if something is added to the byte."""
+    load = "st.shared.u8 [%r3], %r1; ld.shared.u32 %r4, [%r3]; add.u32 %r5, %r4, %r1;"
+    for store, expected in (("u8", []), ("u16", [(0, 0, ALL)])):
+        found = findings(f"{load} st.global.{store} [%rd4], %r5;")
+        assert found == expected, store
 
 
 @pytest.mark.parametrize("index", ["t", "t+4"])

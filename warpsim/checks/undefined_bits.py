@@ -87,6 +87,11 @@ class TransferFunction:
         """What it does with the bits of its sources."""
         return moves_by(self.instruction)
 
+    @property
+    def computes(self) -> bool:
+        """Whether it does more than move bits, or combine those of the same place."""
+        return self.commit is None or self.moves.fate is Fate.COMPUTED
+
     @cached_property
     def spread(self) -> Rule:
         """Its rule, found when something is undefined."""
@@ -98,7 +103,7 @@ class TransferFunction:
             return lambda machine, group, active: {}
         if self.instruction.traits.access is Access.ATOMIC:
             return self._atomic
-        if self.commit is None or self.moves.fate is Fate.COMPUTED:
+        if self.computes:
             return self._any
         return self._move if self.moves.fate is Fate.MOVED else self._bitwise
 
@@ -164,7 +169,7 @@ class TransferFunction:
     def padding(self, group: Group, tainted: list[int]) -> Array | None:
         """A mask of the lanes in which what it moves from these registers may be padding of a structure; None if none is."""
         masks = [mask for slot in tainted if (mask := group.shadow(PADDING, slot)) is not None]
-        if not masks or self.commit is None or self.moves.fate is Fate.COMPUTED:
+        if not masks or self.computes:
             return None
         found = functools.reduce(np.bitwise_or, masks)
         return np.ones(1, np.bool_) if self.warps else found
@@ -298,8 +303,9 @@ class TransferFunction:
                 after = after()
         if where is None:
             return after
-        leaves = _bits_of(group, value, padding=False)
-        computed = any(part.view(np.uint8).any() for part in (leaves if isinstance(leaves, tuple) else (leaves,)))
+        parts = [_left_by(machine, group, part) for part in value.parts]
+        leaves = parts[0] if value.elements is None else tuple(parts)
+        computed = any(part.view(np.uint8).any() for part in parts)
         given = [address, _bits_of(group, value), leaves, *(get(machine, group) for get in self.getters[2:])]
         if self.warps:
             given = [spread(group.warps, a, wide=False) for a in given]
@@ -386,19 +392,25 @@ class TransferFunction:
                 return
 
 
-def _bits_of(group: Group, operand: Operand, *, padding: bool = True) -> Any:
-    """A source operand's undefined bits, in the type with which the instruction reads it; without ``padding``, those that are none, nor
-    a byte: loops copy structures by bytes."""
+def _bits_of(group: Group, operand: Operand) -> Any:
+    """A source operand's undefined bits, in the type with which the instruction reads it."""
     if operand.elements is not None:
-        return tuple([_bits_of(group, e, padding=padding) for e in operand.elements])
+        return tuple([_bits_of(group, e) for e in operand.elements])
     bits = None if operand.register is None else undefined(group, operand.register.index)
     dtype = operand.type.dtype
-    if bits is None or not (padding or dtype.itemsize > 1):
+    if bits is None:
         return np.zeros(1, dtype)
-    mask = None if padding or operand.register is None else group.shadow(PADDING, operand.register.index)
-    if mask is not None:
-        bits = np.where(mask, np.zeros(1, bits.dtype), bits)
     return bits if dtype.kind == "b" else retype(bits, dtype)
+
+
+def _left_by(machine: Machine, group: Group, operand: Operand) -> Array:
+    """The undefined bits of an element that are no padding of a structure. A byte may be, because loops copy structures by bytes, and what is
+    moved from a register that nothing wrote: compilers make padding of it."""
+    bits, register = as_array(_bits_of(group, operand)), operand.register
+    if register is None or bits.itemsize == 1 or origins(machine).only_moved(group, register.index):
+        return np.zeros(1, operand.type.dtype)
+    mask = group.shadow(PADDING, register.index)
+    return bits if mask is None else np.where(mask, np.zeros(1, bits.dtype), bits)
 
 
 def _lanes_with_any(group: Group, operands: tuple[Operand, ...]) -> Array | None:

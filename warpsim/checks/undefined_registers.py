@@ -29,6 +29,8 @@ from warpsim.types import B128
 MEMORY = "loaded here from uninitialised memory"
 REGISTER = "register"
 """Key of the register's name in the values of an origin that is no load."""
+COMPUTED = "computed"
+"""Key, in such values, of whether the undefined bits were computed from the register, not only moved."""
 UNFINISHED = "unfinished"
 """Key, in the values of an origin, of the rule by which something was read too early or too late, its place, and the other party."""
 READ_ADVICE = {
@@ -68,15 +70,24 @@ class Origins:
         """Note the origin of undefined bits that a call or a return brings to a register of another function."""
         self._slots[function, slot] = origin
 
-    def read(self, machine: Machine, group: Group, slot: int, instruction: Instruction) -> Finding:
-        """The origin of what an instruction computes from an undefined register."""
+    def read(
+        self, machine: Machine, group: Group, slot: int, instruction: Instruction, *, computes: bool = False
+    ) -> Finding:
+        """The origin of what an instruction makes of an undefined register; ``computes``: does not only move."""
         known = self.get(group, slot)
-        if known is not None:
-            return known
-        key = group.plan.function.name, slot, instruction.span
-        if key not in self._read:
-            self._read[key] = _of_register(machine, group, slot, "read")
-        return self._read[key]
+        if known is None:
+            key = group.plan.function.name, slot, instruction.span
+            if key not in self._read:
+                self._read[key] = _of_register(machine, group, slot, "read")
+            known = self._read[key]
+        if computes and REGISTER in known.values and COMPUTED not in known.values:
+            known = attrs.evolve(known, values={**known.values, COMPUTED: True})
+        return known
+
+    def only_moved(self, group: Group, slot: int) -> bool:
+        """Whether a register's undefined bits were moved from one that nothing wrote."""
+        known = self.get(group, slot)
+        return known is not None and REGISTER in known.values and COMPUTED not in known.values
 
     def stored(
         self, machine: Machine, group: Group, instruction: Instruction, address: Address, lanes: Array, slot: int

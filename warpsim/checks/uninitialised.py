@@ -385,7 +385,9 @@ class Uninitialised(WrittenBytes):
                 whole = ones(flow.plan, slot, begun.unsure)
                 put(group, slot, whole if before is None else together(before, whole))
             if (slot != source or begun.active is None) and undefined(group, slot) is not None:
-                known_origins.put(group, slot, known_origins.read(machine, group, source, instruction))
+                known_origins.put(
+                    group, slot, known_origins.read(machine, group, source, instruction, computes=flow.computes)
+                )
 
     def _loaded(self, machine: Machine, group: Group, instruction: Instruction) -> bool:
         """Give registers the undefined bits that the step read from memory, if it did."""
@@ -420,7 +422,7 @@ class Uninitialised(WrittenBytes):
         if unfinished:
             origin = early(machine, group, instruction, unfinished[0])
         elif sources:
-            origin = known.read(machine, group, sources[0], instruction)
+            origin = known.read(machine, group, sources[0], instruction, computes=True)
         else:
             origin = party(machine.launch, machine.batch, group, MEMORY)
         for slot, changed in new.items():
