@@ -178,6 +178,31 @@ def test_padding_of_structures_is_stored_by_nobody(store, silent):
     assert [line for line, _, _ in alone] == [1] * (not silent)
 
 
+PART = f"{BESIDE} ld.shared.v2.u32 {{%r8, %r9}}, [%r7+512]; add.s64 %rd5, %rd4, %rd3; setp.lt.u32 %p1, %r1, 16;"
+
+
+@pytest.mark.parametrize(
+    ("step", "lanes"),
+    [
+        ("mov.u32 %r9, 3;", ()),
+        ("mov.u32 %r9, %r9;", ()),
+        ("ld.shared.v2.u32 {%r8, %r9}, [%r7+512];", ()),
+        ("add.u32 %r9, %r9, 1;", ALL[:16]),
+        ("ld.shared.u32 %r9, [%r7];", ALL[:16]),
+    ],
+)
+def test_padding_where_other_lanes_write(step, lanes):
+    """It stays padding in lanes that take no part in a step."""
+    found = findings(f"{PART} @%p1 {step} st.global.v2.u32 [%rd5], {{%r8, %r9}};")
+
+    assert [where for _, _, where in found] == [lanes] * bool(lanes)
+
+
+def test_padding_beside_what_is_always_the_same():
+    """That what other lanes store there is the same in all runs with other values says nothing of padding, which may differ."""
+    assert findings(f"{PART} @%p1 sub.u32 %r9, %r4, %r4; st.global.v2.u32 [%rd5], {{%r8, %r9}};") == []
+
+
 def test_a_byte_with_padding():
     """What is above a byte is undefined as before if something is added to the byte."""
     load = "st.shared.u8 [%r3], %r1; ld.shared.u32 %r4, [%r3]; add.u32 %r5, %r4, %r1;"

@@ -259,21 +259,27 @@ def _alike(one: Held | None, other: Held) -> bool:
     return one is not None and np.array_equal(one[0], other[0]) and one[1].tobytes() == other[1].tobytes()
 
 
-def keep(machine: Machine, at: Instruction, address: Array, bits: Array, threads: Array) -> None:
+def keep(
+    machine: Machine, at: Instruction, address: Array, bits: Array, threads: Array, padding: Array | None = None
+) -> None:
     """Note undefined bits (unsigned, one per address; 0 for none) of values that an instruction of ``threads`` stores in global memory;
-    of those that are `withheld`, the bytes become undefined, so this comes after the step."""
+    of those that are `withheld`, the bytes become undefined, so this comes after the step. Nobody reports ``padding``, a mask."""
     decided, place = machine.launch.notes.get(DECIDED), line_column(at)
-    if decided is None or (place in decided.same and not withheld(machine, at)):
+    if decided is None:
+        return
+    finding = decided.withheld.get(place)
+    silent = np.full(1, place not in decided.same) if padding is None or place not in decided.same else padding
+    if finding is None and not silent.any():
         return
     each = np.ascontiguousarray(bits)[..., None].view(np.uint8)
-    places, each, threads = np.broadcast_arrays(
-        address[..., None] + np.arange(each.shape[-1]), each, threads[..., None]
+    places, each, threads, silent = np.broadcast_arrays(
+        address[..., None] + np.arange(each.shape[-1]), each, threads[..., None], silent[..., None]
     )
-    some = each != 0
-    if place in decided.withheld:
-        withhold(machine.launch.memory, decided.withheld[place], places[some])
-    else:
-        decided.stored.append(Stored(place, places[some], each[some], threads[some]))
+    some, silent = (each != 0) & ~silent, (each != 0) & silent
+    if finding is not None:
+        withhold(machine.launch.memory, finding, places[some])
+    if silent.any():
+        decided.stored.append(Stored(place, places[silent], each[silent], threads[silent]))
 
 
 def withheld(machine: Machine, at: Instruction) -> bool:

@@ -325,7 +325,7 @@ class TransferFunction:
         self, machine: Machine, group: Group, address: Address, operands: tuple[Operand, ...], lanes: Array | None
     ) -> None:
         """Note undefined bits that go to global memory, or leave them there if they are withheld."""
-        shape, leave = group.selection.shape, withheld(machine, self.instruction)
+        shape = group.selection.shape
         places, threads = np.broadcast_to(address.places, shape), in_grid(machine, group.selection.positions)
         for operand in operands:
             for k, part in enumerate(operand.parts):
@@ -335,11 +335,11 @@ class TransferFunction:
                     read = np.broadcast_to(
                         bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{size}")), shape
                     )
-                    padding = group.shadow(PADDING, part.register.index)
-                    here = _both(~padding, lanes) if leave and padding is not None else lanes
-                    some = ... if here is None else np.broadcast_to(here, shape)
+                    some = ... if lanes is None else np.broadcast_to(lanes, shape)
                     by = np.broadcast_to(threads, shape)[some]
-                    keep(machine, self.instruction, places[some] + k * size, read[some], by)
+                    padding = group.shadow(PADDING, part.register.index)
+                    silent = None if padding is None else np.broadcast_to(padding, shape)[some]
+                    keep(machine, self.instruction, places[some] + k * size, read[some], by, silent)
 
     def _store_tensor(self, machine: Machine, group: Group, active: Array | None) -> Callable[[], None]:
         """What there is to do after a store to tensor memory, whose data are the last operand."""

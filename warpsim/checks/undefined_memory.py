@@ -425,7 +425,7 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
         report(machine, group, lanes, (rule, message, {"place": at, **values}), at, "a bulk copy", held)
     if isinstance(work, RunStore):
         places = work.address[which][:, None] + address - start[:, None]
-        keep(machine, at, places, ~written, np.full(places.shape, -1))
+        keep(machine, at, places, ~written, np.full(places.shape, -1), ~lacking)
 
 
 def _lacking(bits: WrittenBits, work: RunStore, which: Which, address: Array, columns: Array) -> tuple[Array, Array]:

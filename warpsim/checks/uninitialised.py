@@ -378,7 +378,7 @@ class Uninitialised(WrittenBytes):
         for slot in flow.written:
             _write(group, [slot], begun.new.get(slot), begun.active)
             if padding is not None and undefined(group, slot) is not None:
-                group.set_shadow(PADDING, slot, padding if begun.active is None else padding & begun.active)
+                _pad(group, slot, padding, begun.active)
             if begun.unsure is not None:
                 before = undefined(group, slot)
                 before = begun.old[slot] if before is None else before
@@ -487,7 +487,7 @@ def _take(machine: Machine, met: Met) -> bool:
             if aside is not None and beside.any():
                 both = zip(halves(bits).values(), halves(kept[slot]).values(), strict=True)
                 beside = beside & functools.reduce(np.bitwise_and, [(one & other) == 0 for one, other in both])
-            group.set_shadow(PADDING, slot, beside if beside.any() else None)
+            _pad(group, slot, beside, active)
     return True
 
 
@@ -523,12 +523,24 @@ def _write(group: Group, slots: list[int], bits: Array | None, active: Array | N
     """Set the undefined bits of registers, in the executing lanes."""
     for slot in slots:
         new, old = bits, undefined(group, slot) if active is not None else None
-        group.set_shadow(PADDING, slot, None)
         some = new if old is None else old
         if active is not None and some is not None:
             none = np.zeros(1, some.dtype)
             new = np.where(active, none if new is None else new, none if old is None else old)
         put(group, slot, new)
+        _pad(group, slot, None, None if undefined(group, slot) is None else active)
+
+
+def _pad(group: Group, slot: int, padding: Array | None, active: Array | None) -> None:
+    """Set in which of the executing lanes a register may hold padding."""
+    old = group.shadow(PADDING, slot)
+    if padding is None and old is None:
+        return
+    none = np.zeros(1, np.bool_)
+    new = none if padding is None else padding
+    if active is not None:
+        new = np.where(active, new, none if old is None else old)
+    group.set_shadow(PADDING, slot, new if new.any() else None)
 
 
 __all__ = ["Uninitialised"]
