@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import product
@@ -19,7 +19,7 @@ from warpsim.checks.undefined_registers import CONTENTS, PADDING, RULE, lanes_of
 from warpsim.checks.undefined_textures import UndefinedTextures
 from warpsim.graph.moves import Byte, Fate, Moves, dependence_of
 from warpsim.graph.nodes import Untraceable
-from warpsim.isa import textures, warp
+from warpsim.isa import integer, textures, warp
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Family
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter, value_getter
@@ -499,16 +499,40 @@ class Known:
         self._plan = plan
         self._loads: dict[int, dict[object, list[int]]] = {}
 
+    @cached_property
+    def _sums(self) -> dict[int, tuple[Operand, int]]:
+        """The registers that are written once, as another such register plus a constant: which, and the constant."""
+        code = self._plan.function.code
+        writes, found = Counter(r for instruction in code for r in instruction.writes), {}
+        for i in (i for i in code if i.form.function is integer.add and i.guard is None):
+            to, base, constant = i.operands
+            if (
+                to.registers
+                and constant.constant is not None
+                and all(writes[r] == 1 for r in (*to.registers, *base.registers))
+            ):
+                half = 1 << i.op.type.bits - 1
+                found[to.registers[0]] = base, (constant.constant + half) % (2 * half) - half
+        return found
+
+    def base_of(self, address: Operand) -> tuple[object, int]:
+        """What an address in brackets begins with, and how far it is behind that."""
+        base, offset = address.base, address.offset
+        while base is not None and base.register is not None and base.register.index in self._sums:
+            base, more = self._sums[base.register.index]
+            offset += more
+        return base if base is None or base.register is None else base.register.index, offset
+
     def loads(self, block: int) -> dict[object, list[int]]:
-        """By base, the offsets that the loads of a block add to it, in ascending order."""
+        """By base, the offsets of the loads of a block behind it, in ascending order."""
         found = self._loads.get(block)
         if found is None:
             found = self._loads[block] = defaultdict(list)
             for instruction in self._plan.blocks[block].instructions:
                 if instruction.traits.access is Access.LOAD:
-                    address = instruction.address
-                    assert address is not None
-                    found[address.base].append(address.offset)
+                    assert instruction.address is not None
+                    base, offset = self.base_of(instruction.address)
+                    found[base].append(offset)
             for offsets in found.values():
                 offsets.sort()
         return found

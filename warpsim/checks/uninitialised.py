@@ -515,8 +515,10 @@ def _in_a_row(group: Group, instruction: Instruction) -> bool:
     own = instruction.address
     if instruction.operands[0].elements is not None or own is None:
         return True
-    offsets = known_of(group.plan).loads(group.block)[own.base]
-    return bisect_left(offsets, own.offset + 8) - bisect_right(offsets, own.offset - 8) > 1  # itself, and another
+    known = known_of(group.plan)
+    base, offset = known.base_of(own)
+    offsets = known.loads(group.block)[base]
+    return bisect_left(offsets, offset + 8) - bisect_right(offsets, offset - 8) > 1  # itself, and another
 
 
 def _write(group: Group, slots: list[int], bits: Array | None, active: Array | None) -> None:
