@@ -56,6 +56,14 @@ def test_what_filters_weigh():
     outside = f"add.f32 %f, %f, 0f41000000; {SAMPLE}"
     assert launched(outside, STORE, address="border", border=(1.0,)) == []
     assert launched(outside, STORE) == [(1, 0, tuple(range(8)))]
+    some = f"add.f32 %f, %f, 0f40800000; {SAMPLE}"
+    assert launched(some, STORE, address="border", border=(1.0,)) == [(1, 0, (0, 1, 2, 3))]
+
+
+def test_what_is_there():
+    """Whether something is in memory is defined, whatever it holds."""
+    read = f".reg .pred %p; {SAMPLE.replace('}, [', '}|%p, [')} selp.f32 %d0, %f, 0f00000000, %p;"
+    assert launched(read, STORE) == []
 
 
 def test_what_is_gathered():
@@ -78,6 +86,13 @@ def test_what_surfaces_store(stores):
     assert launched("ld.shared.u32 %r1, [s];", store, surface=True) == [(1, 0, tuple(range(8)))]
     after = "" if "sured" in stores else " suld.b.1d.b32.zero %r1, [%t, {%a}]; st.global.u32 [%o], %r1;"
     assert launched("mov.u32 %r1, 0;", store + after, surface=True) == []
+
+
+@pytest.mark.parametrize(("stores", "expected"), [("sust.b.1d.b32.zero", []), ("sured.b.add.1d.u32.zero", [(1, 0)])])
+def test_padding(stores, expected):
+    """It may be stored, but not added."""
+    load = ".shared .align 8 .b32 w[2]; st.shared.u32 [w], %x; ld.shared.v2.u32 {%r1, %r2}, [w];"
+    assert [found[:2] for found in launched(load, f"{stores} [%t, {{%a}}], %r2;", surface=True)] == expected
 
 
 def test_a_reduction_writes_nothing():

@@ -169,6 +169,30 @@ wait:
     assert [(f.rule, f.line) for f in result.findings] == [("uninitialised", line) for line in found]
 
 
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_padding_that_is_copied_there(device, effects):
+    """Padding is that, too, where a store has left something undefined before."""
+    text = (
+        HEAD
+        + """
+.visible .entry k(.param .u64 a, .param .u64 b)
+{
+    .reg .b32 %r<9>; .reg .b64 %rd<3>; .shared .align 16 .b32 s[8];
+    ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b];
+    st.global.u32 [%rd2], 5; mov.u32 %r7, s; add.u32 %r4, %r5, 1; st.shared.v2.u32 [s], {5, %r4};
+    cp.async.ca.shared.global [%r7], [%rd2], 8; cp.async.wait_all;
+    ld.shared.v2.u32 {%r1, %r3}, [s];
+    st.global.v2.u32 [%rd1], {%r1, %r3};
+    ret;
+}
+"""
+    )
+    arrays = np.zeros(2, np.uint32), device.empty(2, np.uint32)
+    result = warpsim.load(text)["k"](1, 1, arrays, device=device, on_finding="collect", async_effects=effects)
+
+    assert result.findings == ()
+
+
 def test_memory_that_grows():
     """What is new is unwritten, also where all that there was has been written."""
     bits = WrittenBits(16, 2)
