@@ -95,6 +95,19 @@ def test_padding(stores, expected):
     assert [found[:2] for found in launched(load, f"{stores} [%t, {{%a}}], %r2;", surface=True)] == expected
 
 
+def test_padding_and_something_undefined_that_decides_nothing():
+    """Other values in padding make no difference in a surface."""
+    load = ".reg .pred %p; .shared .align 8 .b32 w[2]; setp.lt.u32 %p, %r3, 4; @%p bra A; A: "
+    load += "st.shared.u32 [w], %x; ld.shared.v2.u32 {%r1, %r2}, [w];"
+    assert launched(load, "sust.b.1d.v2.b32.zero [%t, {0}], {%r1, %r2};", surface=True) == []
+
+
+def test_what_is_outside():
+    """Nothing is stored there."""
+    some = "ld.shared.u32 %r1, [s]; .reg .pred %p; setp.lt.u32 %p, %x, 3; @%p mov.u32 %r1, 1; shl.b32 %a, %a, 1;"
+    assert launched(some, "sust.b.1d.b32.zero [%t, {%a}], %r1;", surface=True) == [(1, 0, (3,))]
+
+
 def test_a_reduction_writes_nothing():
     """What is added to is as undefined as before."""
     add = "sured.b.add.1d.u32.zero [%t, {%a}], 1; suld.b.1d.b32.zero %r1, [%t, {%a}];"

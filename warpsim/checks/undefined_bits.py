@@ -16,7 +16,7 @@ from warpsim.checks.difference import decide, in_grid, keep, report_use, withhel
 from warpsim.checks.undefined_memory import AtOnce, LeftMemory, UndefinedMemory, UndefinedTensor, anything_left, muted
 from warpsim.checks.undefined_products import TILED, UndefinedMatrix, mma_rows, wgmma_rows
 from warpsim.checks.undefined_registers import CONTENTS, PADDING, RULE, lanes_of, ones, origins, travels, undefined
-from warpsim.checks.undefined_textures import UndefinedTextures
+from warpsim.checks.undefined_textures import Storing, UndefinedTextures
 from warpsim.graph.moves import Byte, Fate, Moves, dependence_of
 from warpsim.graph.nodes import Untraceable
 from warpsim.isa import integer, textures, warp
@@ -286,10 +286,7 @@ class TransferFunction:
         if self.tensor:
             return self._store_tensor(machine, group, active)
         if self.surface:
-            moves = self.form.function is not textures.sured
-            _report_value(
-                machine, group, self.sources[1:], _both(None, active), "the value of a store to a surface", moves=moves
-            )
+            self._store_surface(machine, group, active)
             return None
         form, op, address, value = self.form, self.instruction.op, self.getters[0](machine, group), self.sources[1]
         where = False if self.warps else self._global_lanes(group, address)
@@ -340,6 +337,16 @@ class TransferFunction:
                     padding = group.shadow(PADDING, part.register.index)
                     silent = None if padding is None else np.broadcast_to(padding, shape)[some]
                     keep(machine, self.instruction, places[some] + k * size, read[some], by, silent)
+
+    def _store_surface(self, machine: Machine, group: Group, active: Array | None) -> None:
+        """Report a store of undefined bits to a surface, which is in global memory, by the lanes that are inside."""
+        port, moves = Storing(machine, group, active), self.form.function is not textures.sured
+        with muted(machine):
+            self.form.function(self.instruction.op, *(get(machine, group) for get in self.getters), textures=port)
+        for lanes, address in port.stored:
+            use = "the value of a store to a surface"
+            _report_value(machine, group, self.sources[1:], lanes, use, moves=moves)
+            self._keep(machine, group, address, self.sources[1:], lanes)
 
     def _store_tensor(self, machine: Machine, group: Group, active: Array | None) -> Callable[[], None]:
         """What there is to do after a store to tensor memory, whose data are the last operand."""

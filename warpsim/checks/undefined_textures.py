@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -42,6 +43,29 @@ class UndefinedTextures(Textures):
     ) -> tuple[tuple[Array, ...], Array]:
         found, resident = super()._each(geometry, texture, read, whole=whole)
         return found, np.zeros_like(resident)
+
+
+class Storing(Textures):
+    """A port that notes what it would store: lanes, and their addresses."""
+
+    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
+        super().__init__(machine, group, active)
+        self.stored: list[tuple[Array, Address]] = []
+
+    def memory(self, lanes: Array) -> MemoryPort:
+        """Memory that keeps nothing."""
+        return cast("MemoryPort", _Noting(lanes, self.stored))
+
+
+class _Noting:
+    def __init__(self, lanes: Array, stored: list[tuple[Array, Address]]) -> None:
+        self.lanes, self.stored = lanes, stored
+
+    def store(self, space: str, address: Address, *_: object) -> None:
+        self.stored.append((self.lanes, address))
+
+    def atomic(self, space: str, address: Address, *_: object, returns: bool) -> None:
+        self.stored.append((self.lanes, address))
 
 
 class _Part(Part):

@@ -37,7 +37,7 @@ class Textures:
         self.active = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
 
     def memory(self, lanes: Array) -> MemoryPort:
-        """The port through which some lanes read elements."""
+        """The port through which some lanes access elements."""
         return Memory(self.machine, self.group, lanes)
 
     def part(
@@ -123,7 +123,7 @@ class Textures:
         """Store values at each lane's byte offset and row."""
         kind = TYPES[type]
         for mask, address in self._surface_places(geometry, surface, kind.bytes * len(values), outside):
-            Memory(self.machine, self.group, mask).store("global", Address(address), kind, values)
+            self.memory(mask).store("global", Address(address), kind, values)
 
     def store_elements(self, geometry: str, surface: Address, values: tuple[Array, ...], outside: str) -> None:
         """Store 32-bit channels as elements of the surface's format."""
@@ -134,13 +134,12 @@ class Textures:
             stored = tuple(_element(word, fields.format) for word in words[: fields.channels])
             part = self.part(fields, geometry, self._flat(surface.coordinates[-1]), mask)
             address, inside = part.surface(fields.element, outside, scaled=True)
-            Memory(self.machine, self.group, mask & inside).store("global", Address(address), kind, stored)
+            self.memory(mask & inside).store("global", Address(address), kind, stored)
 
     def reduce(self, geometry: str, surface: Address, type: str, atomic: Atomic, outside: str) -> None:
         """Combine values with what lies at each lane's byte offset and row, one lane after another."""
         for mask, address in self._surface_places(geometry, surface, TYPES[type].bytes, outside):
-            memory = Memory(self.machine, self.group, mask)
-            memory.atomic("global", Address(address), TYPES[type], atomic, returns=False)
+            self.memory(mask).atomic("global", Address(address), TYPES[type], atomic, returns=False)
 
     def _surface_places(
         self, geometry: str, surface: Address, size: int, outside: str
