@@ -214,11 +214,11 @@ def test_padding_behind_another_base(first, expected):
 
 
 def test_a_byte_with_padding():
-    """What is above a byte is undefined as before if something is added to the byte."""
-    load = "st.shared.u8 [%r3], %r1; ld.shared.u32 %r4, [%r3]; add.u32 %r5, %r4, %r1;"
-    for store, expected in (("u8", []), ("u16", [(0, 0, ALL)])):
-        found = findings(f"{load} st.global.{store} [%rd4], %r5;")
-        assert found == expected, store
+    """What is above a byte is undefined as before if something is added to the byte, and does not matter to a store of the byte."""
+    load = "mov.u32 %r6, 0; st.shared.u8 [%r3], %r1; ld.shared.u32 %r4, [%r3];"
+    for step in ("add.u32 %r5, %r4, %r1;", "max.u32 %r5, %r4, %r6;"):
+        for store, expected in (("u8", []), ("u16", [(0, 0, ALL)])):
+            assert findings(f"{load} {step} st.global.{store} [%rd4], %r5;") == expected, (step, store)
 
 
 @pytest.mark.parametrize("index", ["t", "t+4"])

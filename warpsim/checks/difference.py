@@ -165,15 +165,15 @@ def _differs_here(decided: Decided) -> str:
 
 def report_use(
     machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str, advice: str = WRITE_FIRST,
-    *, store: str = ""
+    *, store: str = "", nbytes: int | None = None
 ) -> None:  # fmt: skip
-    """Report undefined bits of a register that matter here, unless they are the same whatever is undefined; ``advice`` is for one
-    that nothing wrote. Nor if a weak or strong ``store`` puts them where nobody sees them."""
+    """Report undefined bits of a register (of its ``nbytes`` lowest bytes) that matter here, unless they are the same whatever is
+    undefined; ``advice`` is for one that nothing wrote. Nor if a weak or strong ``store`` puts them where nobody sees them."""
     lanes = used_by(group, bits, active)
     if lanes is not None and not machine.muted:
         made = use_of(machine, group, slot, use, advice)
         at = present(group)
-        report(machine, group, lanes, made, at, slot, lambda: _held(group, slot, lanes), store=store)
+        report(machine, group, lanes, made, at, slot, lambda: _held(group, slot, lanes, nbytes), store=store)
 
 
 def report(
@@ -212,9 +212,9 @@ class Reached(Exception):
     """A run with other values came to the place that was sought."""
 
 
-def _held(group: Group, slot: int, lanes: Array) -> Held:
-    positions = group.selection.positions[lanes]
-    return in_order(positions, np.broadcast_to(as_array(group.read(slot)), lanes.shape)[lanes])
+def _held(group: Group, slot: int, lanes: Array, nbytes: int | None) -> Held:
+    values = np.ascontiguousarray(np.broadcast_to(as_array(group.read(slot)), lanes.shape)[lanes])
+    return in_order(group.selection.positions[lanes], values[:, None].view(np.uint8)[:, :nbytes])
 
 
 def in_order(positions: Array, values: Array) -> Held:

@@ -481,7 +481,7 @@ def _report_value(
         padding, unsure = group.shadow(PADDING, slot), lanes_of(read)
         if padding is not None and moves:
             unsure = unsure & ~padding
-        report_use(machine, group, slot, unsure, lanes, use, store=store)
+        report_use(machine, group, slot, unsure, lanes, use, store=store, nbytes=type.dtype.itemsize)
 
 
 def _metadata(instruction: Instruction) -> tuple[int, Array] | None:
