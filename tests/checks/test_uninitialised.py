@@ -203,12 +203,14 @@ def test_padding_beside_what_is_always_the_same():
     assert findings(f"{PART} @%p1 sub.u32 %r9, %r4, %r4; st.global.v2.u32 [%rd5], {{%r8, %r9}};") == []
 
 
-@pytest.mark.parametrize(("first", "expected"), [("[%r11]", []), ("[%r13+4]", []), ("[%r11+16]", [ALL])])
+@pytest.mark.parametrize(
+    ("first", "expected"), [("[%r11]", []), ("[%r13+4]", []), ("[%r11+16]", [ALL]), ("[%r15]", [ALL])]
+)
 def test_padding_behind_another_base(first, expected):
     """As nvcc -G copies structures: a base is another one plus a constant."""
-    bases = "add.u32 %r11, %r7, 512; add.u32 %r12, %r11, -4; add.u32 %r13, %r12, 0;"
+    bases = "add.u32 %r11, %r7, 512; add.u32 %r12, %r11, -4; add.u32 %r13, %r12, 0; add.u32 %r15, %r11, 64;"
     loads = f"ld.shared.u32 %r8, {first}; ld.shared.u32 %r9, [%r12+8]; add.s64 %rd5, %rd4, %rd3;"
-    found = findings(f"{BESIDE} {bases} {loads} st.global.u32 [%rd5+4], %r9;")
+    found = findings(f"{BESIDE} {bases} {loads} add.u32 %r15, %r11, 0; st.global.u32 [%rd5+4], %r9;")
 
     assert [lanes for _, _, lanes in found] == expected
 

@@ -65,6 +65,15 @@ def copied(gpu, address, nbytes):
     return out
 
 
+@pytest.mark.parametrize("branch", ["", "ld.shared.u32 %r3, [%r2]; setp.ne.u32 %p, %r3, 0; @%p bra B; B: "])
+def test_padding_beside_what_nobody_reads(gpu, branch):
+    """The host may copy what the second thread has stored there: a word with padding."""
+    load = "setp.eq.u32 %p, %r1, 1; @%p st.shared.u32 [%r2+16], 5; @%p ld.shared.u64 %d4, [%r2+16]; "
+    assert gpu.run(branch + load + WEAK) is Result.SUCCESS
+    assert copied(gpu, gpu.states + 16, 16)[0] == 5
+    assert gpu.found() == []
+
+
 @pytest.mark.parametrize("store", [STATE, WEAK, STATE + AGAIN])
 def test_what_nobody_reads(gpu, store):
     """The sum of a tile's status is undefined and unread: CUB's reduce-by-key does so, with a strong store and again."""
@@ -152,8 +161,7 @@ ASYNC = (
 BULK = (
     "setp.ne.u32 %p, %r1, 0; @%p bra W; mbarrier.init.shared.b64 [%r2+48], 1; mbarrier.arrive.expect_tx.shared.b64 %d8, [%r2+48], 32;"
     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+16], [%d7], 32, [%r2+48];"
-    "W: bar.sync 0; V: mbarrier.try_wait.parity.shared.b64 %p, [%r2+48], 0; @!%p bra V;"
-    "" + TAKE
+    "W: bar.sync 0; V: mbarrier.try_wait.parity.shared.b64 %p, [%r2+48], 0; @!%p bra V;" + TAKE
 )
 
 

@@ -25,8 +25,11 @@ FEW = 1024
 
 
 class WrittenBits(WordSpace):
-    """The shadow of a `WordSpace`. Its own shadow has a 1 for each bit that a store has left undefined. ``full`` marks rows written in every column, ``open`` counts the others. As long as
-    nothing else is written, ``full`` says it all, and the words are not made."""
+    """The shadow of a `WordSpace`. Its own shadow has a 1 for each bit that a store has left undefined.
+
+    ``full`` marks rows written in every column, ``open`` counts the others. As long as nothing else is written, ``full`` says it all, and
+    the words are not made.
+    """
 
     def __init__(self, size: int, n_columns: int) -> None:
         super().__init__(size, n_columns)
