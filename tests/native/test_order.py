@@ -47,6 +47,14 @@ L: add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 5000; @%p1 bra L;
 E: atom.global.add.u32 %r8, [%d0], 1; st.global.u32 [%d2], %r8; ret; }"""
 """The first of two warps counts to 5,000 before both draw numbers."""
 
+HANDED = """
+  setp.eq.u32 %p1, %r0, 0; @%p1 st.shared.u32 [cells], 0; bar.sync 0; setp.ge.u32 %p0, %r0, 32; @%p0 bra M;
+L: ld.volatile.shared.u32 %r7, [cells]; setp.eq.u32 %p1, %r7, 0; @%p1 bra L;
+  bar.sync 1, 64; mad.lo.u32 %r6, %r0, %r0, %r6; xor.b32 %r6, %r6, %r0; mad.lo.u32 %r6, %r6, %r6, %r0; bra E;
+M: st.volatile.shared.u32 [cells], 1; bar.sync 1, 64; add.u32 %r6, %r6, 3;
+E: atom.global.add.u32 %r8, [%d0], 1; st.global.u32 [%d2], %r8; ret; }"""
+"""The first of two warps comes last to a barrier, behind which both have a way before they draw numbers."""
+
 
 def launch(body, engine, grid, block):
     """What it leaves in two arrays, prints and counts."""
@@ -85,6 +93,14 @@ def test_a_loop_that_polls_nothing_keeps_its_turn(engine):
 
     assert out == list(range(64))
     assert instructions == 2 * (11 + 2 + 3) + 5000 * 3
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "compiled"])
+def test_whoever_passes_a_barrier_last_waits_for_those_behind(engine):
+    """Machine code that begins behind it ends where the others stand."""
+    _, out, *_ = launch(HANDED, engine, 2, 64)
+
+    assert out == list(range(128))
 
 
 def test_an_atomic_that_changes_nothing(done):

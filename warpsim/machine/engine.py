@@ -486,6 +486,9 @@ class Run:
             if stop < len(steps) or 0 < last < len(block.instructions):
                 if left is None:
                     plain = None if shadowed else block
+                    if len(batch.runnable) != waiting:  # a barrier has let others go on
+                        waiting = len(batch.runnable)
+                        limit = machine.limit(group)
                     continue
                 machine.push(group)
                 return False
