@@ -1,5 +1,6 @@
 """Short branches that some threads take alone: run in the turn of all, against groups that part, which a watcher asks for."""
 
+import pickle
 from unittest import mock
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import warpsim
 from warpsim.machine.aside import Aside
 from warpsim.machine.machine import Machine
+from warpsim.machine.values import as_array
 
 HEAD = """.version 8.3
 .target sm_90a
@@ -31,6 +33,11 @@ BODIES = {
     "W: mbarrier.test_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra W;",
     "loop": f"{FILL} mov.u32 %r5, 0; mov.u32 %r3, %r0; L: add.u32 %r3, %r3, %r5; {LEADER} add.u32 %r4, %r5, %r3; st.global.u32 [%rd2], %r4; "
     "E: add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 5; bar.sync 0; @%p2 bra L;",
+    # two warps take turns by how often each has looped
+    "turns": f"{FILL} mov.u32 %r3, 0; mov.u32 %r5, 0; setp.ge.u32 %p1, %r0, 32; @%p1 bra M; L: atom.shared.add.u32 %r4, [s], 1; "
+    f"mad.lo.u32 %r3, %r3, 31, %r4; {LEADER} st.shared.u32 [s+300], %r3; E: bar.sync 1, 32; add.u32 %r5, %r5, 1; "
+    "setp.lt.u32 %p2, %r5, 7; @%p2 bra L; bra N; M: atom.shared.add.u32 %r4, [s], 1; mad.lo.u32 %r3, %r3, 31, %r4; bar.sync 2, 32; "
+    "add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 5; @%p2 bra M; N: setp.eq.u32 %p3, %r0, 32; @%p3 st.global.u32 [%rd2], %r3;",
     "race": f"{LEADER} st.shared.u32 [%r7+64], %r8; E: ld.shared.u32 %r3, [%r7+64]; st.global.u32 [%rd2], %r3;",
     # of the leaders of three CTAs the last two are beyond the array: the first one's store is seen
     "beyond": f"{FILL} mad.lo.u32 %r3, %r8, 3, 5; mul.wide.u32 %rd3, %r8, 400; add.u64 %rd3, %rd1, %rd3; {LEADER} "
@@ -91,7 +98,7 @@ def outcome(body, checks, on_finding, most, *more):
 @pytest.mark.parametrize("name", BODIES)
 def test_they_come_to_the_same(name, checks):
     """Bytes, counts, findings, and how many groups there were."""
-    on_finding = "collect" if name in ("race", "undefined", "harmless") else "raise"
+    on_finding = "collect" if name in ("turns", "race", "undefined", "harmless") else "raise"
     taken, run = [], Aside._execute
 
     def counted(self, *arguments):
@@ -129,6 +136,58 @@ def test_whoever_asks_sees_groups():
     assert found == outcome(BODIES["loop"], "all", "raise", None, other, Parts())
     assert one.seen == other.seen
     assert (3, 1, True, [(189, 3, 0)]) in one.seen
+
+
+def test_whoever_reads_sees_registers():
+    """Also those that the leader itself does not use."""
+
+    class Reads(warpsim.Watcher):
+        def __init__(self):
+            self.seen = []
+
+        def memory_accessed(self, machine, group, access):
+            names = [register.name for register in group.plan.function.registers]
+            self.seen.append((group.selection.n, as_array(group.read(names.index("%r3"))).reshape(-1)[0]))
+
+    body = f"{FILL} mad.lo.u32 %r3, %r0, %r0, 5; {LEADER} st.shared.u32 [s+300], %r0; E: st.shared.u32 [%r2], %r3;"
+    reads = Reads()
+    outcome(body, "none", "raise", None, reads)
+    assert (3, 5) in reads.seen
+    assert all(value == 5 for _, value in reads.seen[1:])
+
+
+def test_copies_have_all_threads():
+    """A launch that is copied during an access by the leader."""
+
+    class Copies(warpsim.Watcher):
+        def __init__(self):
+            self.ends = []
+
+        def memory_accessed(self, machine, group, access):
+            if group.selection.n == 3:
+                copied = pickle.loads(pickle.dumps(machine.launch)) if self.ends else machine.launch.copy()
+                groups = [*copied.batches[0].groups(), copied.running]
+                self.ends.append(sorted((g.selection.n, g.block) for g in groups))
+
+    copies = Copies()
+    found = outcome(BODIES["loop"], "all", "raise", None, copies)
+    assert found == outcome(BODIES["loop"], "all", "raise", None, Parts())
+    assert copies.ends == [[(3, 2), (189, 3)]] * 5
+
+
+def test_any_error_parts_them():
+    """Of a watcher, too."""
+
+    class Fails(warpsim.Watcher):
+        def memory_accessed(self, machine, group, access):
+            if group.selection.n == 3:
+                self.batch = machine.batch
+                raise KeyError
+
+    fails = Fails()
+    with pytest.raises(KeyError):
+        outcome(BODIES["loop"], "none", "raise", None, fails)
+    assert [(g.selection.n, g.block) for g in fails.batch.runnable] == [(189, 3)]
 
 
 @pytest.mark.parametrize("kept", [False, True])

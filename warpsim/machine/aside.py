@@ -6,7 +6,6 @@ turns and a group for all would come to the same. If anybody asks meanwhile wher
 
 from __future__ import annotations
 
-from warpsim.errors import ExecutionError
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending
 from warpsim.machine.machine import Machine
@@ -45,16 +44,17 @@ class Aside:
         child = self._child(machine, group, ~mask, going)
 
         def divide() -> None:
+            child.asks = None
             group.flush(self.live)
             rest = machine.stand_in(group, staying)
             rest.recall()
             rest.block, rest.at, rest.back_edges, group.block = self.target, 0, group.back_edges, -1
             machine.push(rest)
 
-        launch.running, batch.divide = child, divide
+        launch.running, batch.divide, batch.generation = child, divide, group.generation
         try:
             suspended = self._execute(machine, child)
-        except ExecutionError:
+        except BaseException:
             batch.settle()
             raise
         if suspended or batch.divide is None:
@@ -75,6 +75,7 @@ class Aside:
             if not (value.strides == FLAT if type(value) is Affine else value.size == 1):
                 value = reduced(spread(as_array(value), shape)[spread(mask, shape)].reshape(selection.shape))
             child.env[index] = value
+        child.asks = machine.batch.settle
         return child
 
     def _execute(self, machine: Machine, child: Group) -> object:

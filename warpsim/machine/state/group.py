@@ -8,7 +8,7 @@ no two groups write the same place.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
@@ -233,6 +233,8 @@ class Group:
     """Accumulators as wgmma left them, and the registers that are its rows."""
     turn: tuple[int, tuple[int, ...]] | None = None
     """`order`, while it is runnable."""
+    asks: Callable[[], None] | None = None
+    """Called before a register is fetched, while another group has it (`warpsim.machine.aside`)."""
     chain: object = None
     """The chain of wgmma (`warpsim.machine.binding.wgmma_chains`) whose first products wait for its last."""
     env: list[Value | None] = attrs.field(init=False)
@@ -309,6 +311,8 @@ class Group:
 
     def fetch(self, index: int) -> Value:
         """A register's value from the batch, cached; zero if it was never written."""
+        if self.asks is not None:
+            self.asks()
         frame = self.frame
         known = frame.known.get(self.selection)
         if known is not None and index in known.shadowed:

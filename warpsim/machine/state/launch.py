@@ -266,6 +266,7 @@ class LaunchState:
         """Without this, copies would be made by `__reduce__`, with all bytes of memory."""
         copied: LaunchState = LaunchState.__new__(LaunchState)
         memo[id(self)] = copied
+        self._settle()
         for field in attrs.fields(LaunchState):
             setattr(copied, field.name, copy.deepcopy(getattr(self, field.name), memo))
         return copied
@@ -279,7 +280,12 @@ class LaunchState:
             setattr(self, field.name, getattr(then, field.name))
         self.memory = memory
 
+    def _settle(self) -> None:
+        for batch in self.batches:
+            batch.settle()
+
     def __reduce__(self) -> tuple[Callable[[KernelPlan, bytes], object], tuple[KernelPlan, bytes]]:
+        self._settle()
         return load, (self.plan, dump(self, self.plan))
 
     def release(self) -> None:
