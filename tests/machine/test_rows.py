@@ -173,6 +173,27 @@ def test_watchers_of_registers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counts[2] - counts[1] == counts[1] - counts[0] == 17
 
 
+SWAPPED = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .b32 i, x, y, q, t, sum; .reg .b64 a; .reg .pred go;
+ld.param.u64 a, [out]; mov.u32 i, 0; mov.u32 sum, 0; mov.u32 x, 7; mov.u32 y, 2;
+LOOP:
+div.u32 q, x, y; mad.lo.u32 sum, sum, 10, q; mov.u32 t, x; mov.u32 x, y; mov.u32 y, t; add.u32 i, i, 1; setp.lt.u32 go, i, 6;
+@go bra LOOP;
+st.global.u32 [a], sum; ret; }
+"""
+
+
+def test_the_order_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known from steps is known in the same order to rows."""
+    monkeypatch.setattr(plan, "OFTEN", 2)
+    out = np.zeros(1, np.uint32)
+    warpsim.load(SWAPPED)["k"]((1,), (32,), (out,), engine="interpreter", checks=[])
+    assert out[0] == 303030
+
+
 def test_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some rows of both."""
     assert differing([1], monkeypatch) == []
