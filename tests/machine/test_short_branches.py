@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.debug import Session
 from warpsim.machine.aside import Aside
 from warpsim.machine.machine import Machine
 from warpsim.machine.values import as_array
@@ -37,10 +38,14 @@ BODIES = {
     "turns": f"{FILL} mov.u32 %r3, 0; mov.u32 %r5, 0; setp.ge.u32 %p1, %r0, 32; @%p1 bra M; L: atom.shared.add.u32 %r4, [s], 1; "
     f"mad.lo.u32 %r3, %r3, 31, %r4; {LEADER} st.shared.u32 [s+300], %r3; E: bar.sync 1, 32; add.u32 %r5, %r5, 1; "
     "setp.lt.u32 %p2, %r5, 7; @%p2 bra L; bra N; M: atom.shared.add.u32 %r4, [s], 1; mad.lo.u32 %r3, %r3, 31, %r4; bar.sync 2, 32; "
-    "add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 5; @%p2 bra M; N: setp.eq.u32 %p3, %r0, 32; @%p3 st.global.u32 [%rd2], %r3;",
+    "add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 5; @%p2 bra M; N: setp.eq.u32 %p3, %r0, 32; @%p3 st.global.u32 [%rd2], %r3; bar.sync 0;",
+    "polls": f"{FILL} mov.u32 %r5, 0; setp.ge.u32 %p1, %r0, 32; @%p1 bra M; L: ld.volatile.shared.u32 %r4, [s+508]; "
+    f"{LEADER} st.shared.u32 [s+300], %r5; E: add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 7; @%p2 bra L; setp.eq.u32 %p2, %r4, 3; "
+    "@%p2 bra L; atom.shared.add.u32 %r3, [s], 1; bra N; M: atom.shared.add.u32 %r3, [s], 1; add.u32 %r5, %r5, 1; "
+    "setp.lt.u32 %p2, %r5, 30; @%p2 bra M; N: setp.eq.u32 %p3, %r0, 0; @%p3 st.global.u32 [%rd2], %r3; bar.sync 0;",
     "race": f"{LEADER} st.shared.u32 [%r7+64], %r8; E: ld.shared.u32 %r3, [%r7+64]; st.global.u32 [%rd2], %r3;",
     # of the leaders of three CTAs the last two are beyond the array: the first one's store is seen
-    "beyond": f"{FILL} mad.lo.u32 %r3, %r8, 3, 5; mul.wide.u32 %rd3, %r8, 400; add.u64 %rd3, %rd1, %rd3; {LEADER} "
+    "beyond": f"{FILL} mad.lo.u32 %r3, %r8, 3, 5; mul.wide.u32 %rd3, %r8, 4000; add.u64 %rd3, %rd1, %rd3; {LEADER} "
     "add.u32 %r3, %r3, 1; st.global.u32 [%rd3], %r3; E: bar.sync 0;",
     # an undefined value decides an address: what the launch copies of itself to find out holds the leader's place
     "undefined": f"bar.sync 0; {LEADER} ld.shared.u32 %r4, [s+8]; and.b32 %r4, %r4, 4; cvt.u64.u32 %rd3, %r4; add.u64 %rd3, %rd2, %rd3; "
@@ -57,9 +62,23 @@ APART = {
 M: st.global.u32 [%rd2], %r0; E: add.u32 %r3, %r0, 2; bar.sync 0; st.shared.u32 [%r2], %r3;""",
     "kept register": f"{FILL} mov.u32 %r3, %r1; {LEADER} mov.u32 %r3, 77; E: st.shared.u32 [%r2], %r3; st.global.u32 [%rd2], %r3;",
     "undefined register": f"{FILL} ld.shared.u32 %r3, [%r2+256]; {LEADER} st.global.u32 [%rd2], %r3; E: bar.sync 0;",
+    "barrier": f"{FILL} setp.ge.u32 %p1, %r0, 32; @%p1 bra E; bar.arrive 1, 96; E: bar.sync 0;",
+    "next lap": f"{FILL} mov.u32 %r5, 0; L: add.u32 %r5, %r5, 1; setp.gt.u32 %p2, %r5, 5; @%p2 bra X; {LEADER.replace('E', 'L')} "
+    "add.u32 %r4, %r5, 7; st.global.u32 [%rd2], %r4; bra L; X: bar.sync 0;",
+    "odd threads": f"{FILL} and.b32 %r4, %r0, 5; setp.ne.u32 %p1, %r4, 1; @%p1 bra E; add.u32 %r4, %r4, %r0; "
+    "st.shared.u32 [%r2+256], %r4; E: bar.sync 0;",
+    "among odd threads": f"{FILL} and.b32 %r4, %r0, 5; setp.ne.u32 %p1, %r4, 1; @%p1 bra E; setp.ne.u32 %p2, %r0, 9; @%p2 bra F; "
+    "st.shared.u32 [%r2+256], %r0; F: add.u32 %r3, %r3, 1; E: bar.sync 0;",
+    "others there": f"{FILL} setp.ge.u32 %p1, %r0, 32; @%p1 bra E; setp.ne.u32 %p2, %r0, 9; @%p2 bra E; "
+    "st.shared.u32 [%r2+256], %r0; E: bar.sync 0;",
+    "uniform": f"{FILL} {LEADER.replace('bra', 'bra.uni')} st.shared.u32 [%r2+256], %r0; E: bar.sync 0;",
+    "first": f"{FILL} setp.ge.u32 %p1, %r0, 32; @%p1 bra M; bar.sync 1, 64; atom.shared.add.u32 %r3, [s], 1; st.global.u32 [%rd2], %r3;"
+    "bra N; M: bar.sync 1, 64; atom.shared.add.u32 %r3, [s], 1; st.global.u32 [%rd2+4], %r3; N: bar.sync 0;",
     "warp": f"{FILL} {LEADER} bar.warp.sync 0xffffffff; st.shared.u32 [%r2], %r1; E: bar.warp.sync 0xffffffff;",
 }
 """Where threads part."""
+END = "ld.shared.u32 %r9, [%r2]; mad.lo.u32 %r10, %r8, 64, %r0; mul.wide.u32 %rd4, %r10, 4; add.u64 %rd4, %rd4, %rd1; st.global.u32 [%rd4+512], %r9;"
+"""Shows what shared memory holds."""
 
 
 class Parts(warpsim.Watcher):
@@ -83,8 +102,8 @@ class End(warpsim.Watcher):
 
 def outcome(body, checks, on_finding, most, *more):
     """What a launch leaves, counts and finds, or how it ends."""
-    array, end = np.arange(16, dtype=np.uint32), End()
-    kernel = warpsim.load(f"{HEAD} {body} ret; }}")["k"]
+    array, end = np.arange(128 + 3 * 64, dtype=np.uint32), End()
+    kernel = warpsim.load(f"{HEAD} {body} {END} ret; }}")["k"]
     options = {"checks": checks, "on_finding": on_finding, "max_instructions": most, "engine": "interpreter"}
     try:
         result = kernel((3,), (64,), (array,), watchers=[end, *more], **options)
@@ -98,7 +117,7 @@ def outcome(body, checks, on_finding, most, *more):
 @pytest.mark.parametrize("name", BODIES)
 def test_they_come_to_the_same(name, checks):
     """Bytes, counts, findings, and how many groups there were."""
-    on_finding = "collect" if name in ("turns", "race", "undefined", "harmless") else "raise"
+    on_finding = "collect" if name in ("turns", "polls", "race", "undefined", "harmless") else "raise"
     taken, run = [], Aside._execute
 
     def counted(self, *arguments):
@@ -118,6 +137,36 @@ def test_others_part(name):
     with mock.patch.object(Aside, "_execute", side_effect=AssertionError):
         found = outcome(APART[name], "all", "collect", None)
     assert found == outcome(APART[name], "all", "collect", None, Parts())
+
+
+CALLED = (
+    """.version 8.3
+.target sm_90a
+.address_size 64
+.func f(.reg .b64 %rd1, .reg .b32 %r0) { .reg .pred %p<3>;
+setp.ge.u32 %p1, %r0, 32; @%p1 bra M; setp.ne.u32 %p2, %r0, 0; @%p2 bra E; st.global.u32 [%rd1], %r0; bra E;
+M: st.global.u32 [%rd1+4], %r0; E: ret; }
+.visible .entry k(.param .u64 p) { .reg .pred %p; .reg .b32 %r; .reg .b64 %rd; ld.param.u64 %rd, [p]; mov.u32 %r, %tid.x;
+"""
+    + "".join(f"setp.eq.u32 %p, %r, {1000 + n}; @%p bra E; " for n in range(9))
+    + "call f, (%rd, %r); E: ret; }"
+)
+
+
+@pytest.mark.parametrize("how", ["followed", "in a random order", "debugged", "in a function"])
+def test_groups_are_asked_for(how):
+    """Whoever follows groups sees each of them, other orders run them one by one, and places in a function are below its call."""
+    kernel = warpsim.load(CALLED if how == "in a function" else f"{HEAD} {BODIES['store']} {END} ret; }}")["k"]
+    array = np.zeros(512, np.uint32)
+    with mock.patch.object(Aside, "_execute", side_effect=AssertionError):
+        if how == "debugged":
+            session = Session(kernel, (3,), (64,), (array,))
+            session.cont()
+            assert session.error is None
+        else:
+            more = {"followed": {"watchers": [Parts()]}, "in a random order": {"schedule": 1}}.get(how, {})
+            kernel((3,), (64,), (array,), engine="interpreter", **more)
+    assert how == "in a function" or array[[0, 4, 8]].tolist() == [5, 5, 5]
 
 
 def test_whoever_asks_sees_groups():

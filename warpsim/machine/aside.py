@@ -21,11 +21,10 @@ LONGEST = 32
 
 @frozen(eq=False)
 class Aside:
-    """Such a branch: the block ``inside``, where it ends, and the registers that are read from there on."""
+    """Such a branch: the block ``inside``, and where it ends."""
 
     inside: BoundBlock
     target: int
-    live: frozenset[int]
 
     def run(self, machine: Machine, group: Group, mask: Array) -> bool:
         """Run it by the threads of a group where ``mask`` is false; the group is then at its end, or (block -1) its parts have
@@ -45,7 +44,7 @@ class Aside:
 
         def divide() -> None:
             child.asks = None
-            group.flush(self.live)
+            group.flush(self.inside.live_in)  # with all that is read where the branch ends: it writes none of that
             rest = machine.stand_in(group, staying)
             rest.recall()
             rest.block, rest.at, rest.back_edges, group.block = self.target, 0, group.back_edges, -1
@@ -113,4 +112,4 @@ def aside(plan: FunctionPlan, inside: BoundBlock, target: int) -> Aside | None:
             goes_on = instruction.form.scope is Scope.THREAD and not (traits.synchronises or traits.allocation)
         if not goes_on or not live.isdisjoint(instruction.writes):
             return None
-    return Aside(inside, target, inside.live_in | live)
+    return Aside(inside, target)
