@@ -41,7 +41,7 @@ def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, fo
     register, negated = instruction.guard
     target = plan.place_of.get(instruction.targets[0]) if ending is Ending.BRANCH else None
     short = None
-    if target is not None and following > block.index and "uni" not in instruction.op.modifiers:
+    if target is not None and "uni" not in instruction.op.modifiers:
         short = aside(plan, plan.blocks[following], target)
     return _conditional(plan, register.index, taken, target, following, short, negated=negated)
 
