@@ -194,6 +194,29 @@ def test_the_order_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert out[0] == 303030
 
 
+OWN = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .b32 i, c; .reg .b64 a, b, s; .reg .pred go, own; .shared .b32 here;
+ld.param.u64 a, [out]; mov.u32 c, %ctaid.x; mul.wide.u32 b, c, 4; add.s64 a, a, b; mov.u32 i, 0; cvta.shared.u64 s, here;
+LOOP:
+add.u64 b, s, 0x2000000; isspacep.shared own, b; add.u32 i, i, 1; setp.lt.u32 go, i, 3;
+@go bra LOOP;
+selp.b32 i, 1, 0, own; st.global.u32 [a], i; ret; }
+"""
+
+
+def test_what_ctas_answer_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is no result of numbers alone: here whether an address of CTA 1 is their own."""
+    monkeypatch.setattr(plan, "OFTEN", 1)
+    kernel = warpsim.load(OWN)["k"]
+    for ctas in (2, 4):
+        out = np.zeros(ctas, np.uint32)
+        kernel((ctas,), (32,), (out,), cluster=(ctas,), engine="interpreter", checks=[])
+        assert out.tolist() == [0, 1, 0, 0][:ctas]
+
+
 def test_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some rows of both."""
     assert differing([1], monkeypatch) == []

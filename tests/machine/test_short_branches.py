@@ -63,6 +63,7 @@ M: st.global.u32 [%rd2], %r0; E: add.u32 %r3, %r0, 2; bar.sync 0; st.shared.u32 
     "kept register": f"{FILL} mov.u32 %r3, %r1; {LEADER} mov.u32 %r3, 77; E: st.shared.u32 [%r2], %r3; st.global.u32 [%rd2], %r3;",
     "undefined register": f"{FILL} ld.shared.u32 %r3, [%r2+256]; {LEADER} st.global.u32 [%rd2], %r3; E: bar.sync 0;",
     "barrier": f"{FILL} setp.ge.u32 %p1, %r0, 32; @%p1 bra E; bar.arrive 1, 96; E: bar.sync 0;",
+    "nobody comes": f"{FILL} setp.ge.u32 %p1, %r0, 32; @%p1 bra E; bar.sync 1, 64; E: bar.sync 0;",
     "next lap": f"{FILL} mov.u32 %r5, 0; L: add.u32 %r5, %r5, 1; setp.gt.u32 %p2, %r5, 5; @%p2 bra X; {LEADER.replace('E', 'L')} "
     "add.u32 %r4, %r5, 7; st.global.u32 [%rd2], %r4; bra L; X: bar.sync 0;",
     "odd threads": f"{FILL} and.b32 %r4, %r0, 5; setp.ne.u32 %p1, %r4, 1; @%p1 bra E; add.u32 %r4, %r4, %r0; "
