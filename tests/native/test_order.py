@@ -55,6 +55,15 @@ M: st.volatile.shared.u32 [cells], 1; bar.sync 1, 64; add.u32 %r6, %r6, 3;
 E: atom.global.add.u32 %r8, [%d0], 1; st.global.u32 [%d2], %r8; ret; }"""
 """The first of two warps comes last to a barrier, behind which both have a way before they draw numbers."""
 
+TURNS = """
+  and.b32 %r11, %r0, 31; setp.eq.u32 %p1, %r0, 0; @%p1 st.shared.u32 [cells], 0; bar.sync 0; setp.ge.u32 %p0, %r0, 32; @%p0 bra M;
+L: atom.shared.add.u32 %r7, [cells], 1; mad.lo.u32 %r3, %r3, 31, %r7; setp.ne.u32 %p1, %r11, 0; @%p1 bra N; st.shared.u32 [cells+64], %r3;
+N: bar.sync 1, 32; add.u32 %r6, %r6, 1; setp.lt.u32 %p0, %r6, 7; @%p0 bra L; bra E;
+M: atom.shared.add.u32 %r7, [cells], 1; mad.lo.u32 %r3, %r3, 31, %r7; bar.sync 2, 32;
+  add.u32 %r6, %r6, 1; setp.lt.u32 %p0, %r6, 5; @%p0 bra M;
+E: st.global.u32 [%d2], %r3; ret; }"""
+"""Two warps draw numbers in turns, with barriers of their own."""
+
 
 def launch(body, engine, grid, block):
     """What it leaves in two arrays, prints and counts."""
@@ -101,6 +110,12 @@ def test_whoever_passes_a_barrier_last_waits_for_those_behind(engine):
     _, out, *_ = launch(HANDED, engine, 2, 64)
 
     assert out == list(range(128))
+
+
+def test_turns_of_loops_with_barriers(done):
+    """How far a warp has come in its turn counts behind a barrier, whether its lanes have parted before or not."""
+    assert launch(TURNS, "compiled", 1, 64) == launch(TURNS, "interpreter", 1, 64)
+    assert done
 
 
 def test_an_atomic_that_changes_nothing(done):

@@ -50,7 +50,7 @@ class Aside:
             rest.block, rest.at, rest.back_edges, group.block = self.target, 0, group.back_edges, -1
             machine.push(rest)
 
-        launch.running, batch.divide, batch.generation = child, divide, group.generation
+        launch.running, batch.divide = child, divide
         try:
             suspended = self._execute(machine, child)
         except BaseException:

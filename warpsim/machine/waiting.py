@@ -72,6 +72,7 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
     gives_way = block.waits or repeats or group.back_edges - visit.since >= PATIENCE
     if gives_way:
         group.generation += min(1 << visit.idle, MOST_YIELDED)
+        machine.batch.generation = group.generation  # whoever passes a barrier takes it
     if loop.timed and (stuck or (loop.bounded and visit.idle >= BORED)) and visit.waited < HORIZON:
         nap = max(NAP, visit.waited // FINER)
         visit.waited += nap
