@@ -11,12 +11,12 @@ try:
 except ImportError:
     from hashlib import blake2b
 
-from warpsim.owned import cache_folder, read, sweep, write
+from warpsim.owned import cache_folder, directly, read, sweep, write
 
 CACHE_BYTES = 256 << 20
 """The size limit of the cache; the oldest objects are pruned."""
 COUNT, KB = "count", 1 << 10
-"""The file that has a byte for each of them."""
+"""The file that tells by its length how many KB the cache holds."""
 OBJECT_BYTES = 32 << 20
 """The size limit of an object."""
 _MARK = b"warpsim object 3\n"
@@ -74,8 +74,8 @@ def write_object(key: str, body: bytes) -> None:
     if folder is None or len(body) > OBJECT_BYTES:
         return
     with contextlib.suppress(OSError):
-        write(folder / f"{key}.o", _head(key, body) + body)
-        if _grown(folder, len(body)) > CACHE_BYTES:
+        write(folder / f"{key}.o", data := _head(key, body) + body)
+        if _grown(folder, len(data)) > CACHE_BYTES:
             _prune(folder)
 
 
@@ -94,13 +94,15 @@ def note(name: str) -> None:
 
 
 def _grown(folder: Path, nbytes: int) -> int:
-    """The estimated size of a folder, to which so many bytes came: all processes count them in one file, by its length, for to
-    scan 20,000 objects takes .1 s. More than the limit where nobody has counted before."""
-    with open(folder / COUNT, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        known = file.tell()
-        file.write(bytes(-(-nbytes // KB)))
-        file.flush()
-        return file.tell() * KB if known else CACHE_BYTES + 1
+    """The estimated size of a folder, to which so many bytes came: all processes count them in one file, for to scan 20,000
+    objects takes .1 s. More than the limit where there is no such file: `_prune` makes it."""
+    try:
+        with open(folder / COUNT, "ab", opener=lambda name, flags: directly(name, flags & ~os.O_CREAT)) as file:
+            file.write(bytes(-(-nbytes // KB)))
+            file.flush()
+            return file.tell() * KB
+    except OSError:
+        return CACHE_BYTES + 1
 
 
 def _prune(folder: Path) -> None:
@@ -121,4 +123,4 @@ def _prune(folder: Path) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(path)
             total -= size
-    os.truncate(folder / COUNT, -(-total // KB))
+    write(folder / COUNT, bytes(-(-total // KB)))

@@ -167,6 +167,46 @@ def test_the_folder_is_bounded(tmp_path, monkeypatch):
     assert cache.read_object("0") is None
 
 
+@pytest.mark.parametrize("kind", ["none", "long", "link", "pipe", "folder"])
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pipes, and links only with rights")
+def test_what_is_no_count(tmp_path, monkeypatch, kind):
+    """The folder is bounded whatever stands in the place of its count, and a link leads to no file of others."""
+    folder, other = tmp_path / "cache", tmp_path / "other"
+    folder.mkdir()
+    other.write_bytes(bytes(3))
+    monkeypatch.setattr(cache, "cache_folder", lambda: folder)
+    for number in range(8):
+        (folder / f"{number}.o").write_bytes(bytes(1000))
+    make = {
+        "none": lambda path: None,
+        "long": lambda path: path.write_bytes(bytes(50)),
+        "link": lambda path: path.symlink_to(other),
+        "pipe": os.mkfifo,
+        "folder": os.mkdir,
+    }
+    make[kind](folder / cache.COUNT)
+    monkeypatch.setattr(cache, "CACHE_BYTES", 9500)
+    for number in range(20):
+        cache.write_object(f"more {number}", bytes(1000))
+        assert 6 <= len(list(folder.glob("*.o"))) <= 9
+
+    assert kind == "folder" or (folder / cache.COUNT).lstat().st_size in range(6, 20)
+    assert other.read_bytes() == bytes(3)
+
+
+def test_a_process_that_ends_before_it_has_counted(tmp_path, monkeypatch):
+    """The next one counts."""
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    for number in range(8):
+        (tmp_path / f"{number}.o").write_bytes(bytes(1000))
+    with monkeypatch.context() as ended:
+        ended.setattr(cache, "_prune", lambda _: None)
+        cache.write_object("first", bytes(1000))
+    cache.write_object("second", bytes(1000))
+
+    assert (tmp_path / cache.COUNT).stat().st_size == 10
+
+
 @pytest.mark.long
 def test_no_folder(tmp_path):
     """Where no folder can be had, everything works without one."""
