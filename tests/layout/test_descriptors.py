@@ -106,15 +106,18 @@ def test_elements_in_words_of_columns(size, k, transposed, columns):
 @pytest.mark.parametrize("start", [0x400, 0x1C60, 0x3F80, 0x3FFC0])
 @pytest.mark.parametrize(("span", "base"), [(0, 0), (32, 0), (64, 1), (128, 5)])
 def test_elements_further_on(start, span, base):
-    """What is taken from a descriptor that begins earlier is what the descriptor itself names, also where addresses wrap."""
-    bits = descriptors.encode(start, 128, 256, span=span, base_offset=base)
-    found = descriptors.elements(bits, 16, 64, 2, transposed=False)
-    address = descriptors.byte_addresses(descriptors.decode(np.array([[bits]])), 16, 64, 2, transposed=False)
-    assert (found.address == address).all()
-    assert (found.low, found.high) == (address.min(), address.max() + 2)
-    assert (found.chunks == np.unique(address & -16).reshape(-1, 1, 1)).all()
-    assert found.problem == descriptors.problem(bits, 16, 64, 2, transposed=False)
-    assert found.words(2)[0].reshape(-1).tolist() == ((address[::2] >> 2) * 8).reshape(-1).tolist()
+    """What is taken from a descriptor that begins earlier is what the descriptor itself names, also where addresses wrap; each has
+    places of its own."""
+    for begin in (start % 1024, start):
+        bits = descriptors.encode(begin, 128, 256, span=span, base_offset=base)
+        found = descriptors.elements(bits, 16, 64, 2, transposed=False)
+        address = descriptors.byte_addresses(descriptors.decode(np.array([[bits]])), 16, 64, 2, transposed=False)
+        assert (found.address == address).all()
+        assert (found.low, found.high) == (address.min(), address.max() + 2)
+        assert (found.chunks == np.unique(address & -16).reshape(-1, 1, 1)).all()
+        assert found.problem == descriptors.problem(bits, 16, 64, 2, transposed=False)
+        assert found.places(1).tolist() == (address >> 1).reshape(-1).tolist()
+        assert found.words(2)[0].reshape(-1).tolist() == ((address[::2] >> 2) * 8).reshape(-1).tolist()
 
 
 def test_reserved_bits() -> None:
