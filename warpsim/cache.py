@@ -99,7 +99,6 @@ def _grown(folder: Path, nbytes: int) -> int:
     try:
         with open(folder / COUNT, "ab", opener=lambda name, flags: directly(name, flags & ~os.O_CREAT)) as file:
             file.write(bytes(-(-nbytes // KB)))
-            file.flush()
             return file.tell() * KB
     except OSError:
         return CACHE_BYTES + 1

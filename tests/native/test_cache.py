@@ -14,6 +14,7 @@ import pytest
 
 from warpsim import cache
 from warpsim.native.compiling import compiler
+from warpsim.owned import PART
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 RUN = """
@@ -151,10 +152,14 @@ def test_what_is_not_kept(tmp_path, monkeypatch):
 
 
 def test_the_folder_is_bounded(tmp_path, monkeypatch):
-    """The oldest objects go where there are more than it may hold, so many that the next writes find room without looking, and no
-    file is left half written."""
+    """The oldest objects and notes go where there are more than it may hold, so many that the next writes find room without looking,
+    and no file is left half written."""
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(cache, "CACHE_BYTES", 4500)
+    cache.note("old")
+    (tmp_path / f"{PART}1").write_bytes(b"half")
+    for path in tmp_path.iterdir():
+        os.utime(path, (0, 0))
     scanned, prune = [], cache._prune
     monkeypatch.setattr(cache, "_prune", lambda folder: scanned.append(folder) or prune(folder))
     for number in range(8):
