@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptx_text import module_head
-from warpsim.ptx import ast
+from warpsim.ptx import ast, tokens
 from warpsim.ptx.parser import read
 from warpsim.ptx.tokens import Tokens
 
@@ -34,6 +34,18 @@ from warpsim.ptx.tokens import Tokens
 def test_kinds(text, kinds):
     """Each piece of text is one token of the right kind; comments and line markers are none."""
     assert Tokens(text, "t.ptx").kinds == [*kinds, "end"]
+
+
+def test_kinds_that_are_kept(monkeypatch):
+    """Texts with ever other words, and with long ones, leave a bounded number of short ones."""
+    monkeypatch.setattr(tokens, "WORDS", 50)
+    kept = tokens.kinds_known()
+    for first in range(0, 1000, 100):
+        words = [f"w{number}" for number in range(first, first + 100)]
+        assert Tokens(" ".join([*words, "x" * 1000]), "t.ptx").kinds == ["word"] * 101 + ["end"]
+        assert len(kept) <= 50
+
+    assert max(map(len, kept)) < tokens.WORD
 
 
 def test_lines_count_through_comments():
