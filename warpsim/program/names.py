@@ -211,8 +211,8 @@ class Scope:
 
 
 Run: TypeAlias = tuple[int, Scope, "tuple[Place, ...]", int]
-"""The first of instructions that see the same names and are at the same places; of a statement that comes first its line in the body,
-of a group which of its instructions: those of the others follow."""
+"""Instructions that see the same names and are at the same places: which of the code is the first, those names and places, and its
+row. That is its line in the body, if it is a statement, or which it is of its group; the next ones have the next rows."""
 
 
 class FunctionBuilder:
