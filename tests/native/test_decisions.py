@@ -641,6 +641,19 @@ def test_a_product_that_fails(monkeypatch, tmp_path):
     assert told == [1]
 
 
+def test_a_product_that_another_launch_asks_for_meanwhile(monkeypatch):
+    """When a launch is over, one of another thread may look for a product in vain, and has it made when it is over."""
+    from warpsim.native.matrix import codes as matrices
+
+    codes = matrices.Codes()
+    monkeypatch.setattr(matrices, "compile_queue", lambda: SimpleNamespace(submit=lambda _: None))
+    monkeypatch.setattr(matrices, "share_of", lambda launches: codes.wanted.update({("b", 90): str}) or 0.0)
+    codes.wanted["a", 90] = str
+    codes.over(Policy.AUTO)
+
+    assert codes.wanted.keys() == {("b", 90)}
+
+
 def test_without_a_compiler(monkeypatch):
     """Where the extra is not installed, the interpreter runs the launch alone."""
     monkeypatch.setattr(compiling, "available", lambda: False)

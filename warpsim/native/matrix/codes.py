@@ -69,13 +69,13 @@ class Codes:
 
     def over(self, policy: Policy) -> None:
         """A launch is over: what it has asked for in vain is compiled behind it, where that pays."""
-        for key, make in self.wanted.items():
+        for key in list(self.wanted):  # those of other threads add to them meanwhile, and take some
+            make = self.wanted.pop(key, None)
             account = account_of_key(key)
             share = QUEUED_SHARE if policy is Policy.ASKED else share_of(account.launches)
-            if account.allows(PRODUCT, share):
+            if make is not None and account.allows(PRODUCT, share):
                 account.compiled += PRODUCT
                 compile_queue().submit(partial(self._make_behind, key, make))
-        self.wanted.clear()
 
     def _make(self, key: Key, make: Callable[[str], str]) -> None:
         text, name = self.text(key, make)
