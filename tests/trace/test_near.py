@@ -235,6 +235,7 @@ L:  mad.lo.u32 %r13, %r11, 16, %r8; ld.shared.u32 %r14, [%r13]; add.u32 %r12, %r
 )
 ROWS = "mad.lo.u32 %r13, %r1, 16, %r8; ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r14, %r15}, [%r13]; add.u32 %r12, %r12, %r15;"
 GENERIC = "cvta.shared.u64 %rd4, 0; cvt.u64.u32 %rd5, %r10; add.u64 %rd4, %rd4, %rd5; ld.u32 %r14, [%rd4];"
+BACK = "mul.lo.u32 %r13, %r2, -64; mad.lo.u32 %r13, %r1, -4, %r13; add.u32 %r13, %r13, %r8; ld.shared.u32 %r14, [%r13+2048];"
 LANES = "setp.lt.u32 %p3, %r1, 3; @%p3 bra IN; bra OUT; IN: add.u32 %r12, %r12, 1; OUT:"
 WARPS = "setp.lt.u32 %p3, %r4, 32; @%p3 bra IN; bra OUT; IN: add.u32 %r12, %r12, 1; OUT:"
 FAR = "setp.lt.u32 %p3, %r5, 5; @%p3 bra OUT; setp.lt.u32 %p3, %r1, 3; @!%p3 bra OUT; add.u32 %r12, %r12, 1; OUT:"
@@ -262,6 +263,8 @@ def ways(some, block, batch_threads=1 << 17):
         ("", (64, 1), {}, True),
         (ROWS, (32, 2), {"ctas": [(1, 0, 0), (7, 0, 0)]}, True),
         (FAR, (24, 3), {}, True),
+        (BACK, (64, 1), {}, True),
+        (BACK, (16, 4), {}, True),
         ("", (16, 4), {"max_steps": 61}, True),
         ("", (32, 2), {"ctas": [(8, 0, 0)], "batch_threads": 128}, True),
         (GENERIC, (32, 1), {}, False),

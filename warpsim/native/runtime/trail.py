@@ -109,7 +109,7 @@ def _lanes(words: Array, trace: Trace) -> list[SharedLanes]:
     else:
         x, y, row = trace.strides
         masks = word >> 32
-        addresses = (word & 0xFFFFFFFF)[:, None] + x * (lanes % row) + y * (lanes // row)
+        addresses = word[:, None] + x * (lanes % row) + y * (lanes // row) & 0xFFFFFFFF
     here, parts = (
         (masks[:, None] >> lanes & 1) != 0,
         [slice(k, k + trace.together) for k in range(0, LANES, trace.together)],
