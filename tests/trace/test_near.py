@@ -18,6 +18,7 @@ from warpsim.machine.engine import Run
 from warpsim.native.codegen import trail as codegen_trail
 from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.runtime import trail as runtime_trail
+from warpsim.native.tiering import engine as tiering_engine
 from warpsim.native.tiering.cost import Account
 from warpsim.native.tiering.engine import CompiledEngine
 from warpsim.parallel import divide
@@ -288,6 +289,14 @@ def test_a_long_way(monkeypatch, batches):
         monkeypatch.setattr(module, "ROW", 64)
 
     test_shown_by_machine_code("add.u32 %r12, %r12, 7;", (64, 1), {}, False, monkeypatch, batches)
+
+
+@pytest.mark.parametrize("room", [7, 8])
+def test_many_ctas_shown(room, monkeypatch, batches):
+    """CTAs of more warps than the trail has rows for are interpreted."""
+    monkeypatch.setattr(tiering_engine, "ROWS", room)
+
+    test_shown_by_machine_code("", (64, 1), {}, room == 8, monkeypatch, batches)
 
 
 def test_code_is_made_for_it(monkeypatch, batches):

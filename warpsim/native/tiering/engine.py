@@ -5,15 +5,18 @@ The compiler is imported with the first region: an interpreted launch does not w
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from warpsim.graph.nodes import LANES
 from warpsim.isa.spec import Scope
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.state.notes import Note
 from warpsim.machine.waves import wave_of, waves_of
 from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.regions.options import Holds, Options, Place, Stops, described
+from warpsim.native.runtime.trail import ROWS
 from warpsim.native.tiering.cost import HOT, LAUNCH, Policy, has_spare_core, share_of, spent
 from warpsim.native.tiering.enqueue import enqueue, enqueue_urgent
 from warpsim.native.tiering.entry_points import FAILURES, JOINED_THREADS, Budget, EntryPoint, Profile, Request
@@ -256,7 +259,9 @@ class CompiledEngine:
 
     def records(self, state: LaunchState) -> bool:
         """Whether code may run CTAs from start to end that are to be seen from near."""
-        if state.cluster != (1, 1, 1) or not (self.runs_steps and self.holds.accesses):
+        if state.near is None or state.cluster != (1, 1, 1) or not (self.runs_steps and self.holds.accesses):
+            return False
+        if len(state.near) * -(-math.prod(state.block) // LANES) > ROWS:
             return False
         profile = self.profile(state.plan.main)
         entry = self._entry(profile, self._begin)
