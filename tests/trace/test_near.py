@@ -318,6 +318,26 @@ def test_code_is_made_for_it(monkeypatch, batches):
     assert accounted[0] < accounted[-1]
 
 
+class Begun(warpsim.Watcher):
+    """Counts the CTAs that begin."""
+
+    count = 0
+
+    def cta_began(self, machine, which):
+        """Count them."""
+        self.count += len(which)
+
+
+@pytest.mark.parametrize("some", ["", LANES])
+def test_a_watcher_beside(some, monkeypatch):
+    """Who listens beside a tracer hears of each CTA once, whether or not code can tell what those shown do."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+    beside = Begun()
+    ways(some, (32, 2))(watchers=[Tracer(), beside], engine="compiled")
+
+    assert beside.count == 9
+
+
 def test_two_tracers(monkeypatch, batches):
     """Each shows its own CTAs; nobody is told of them by code if one listener would hear nothing of it."""
     launch, tracers = ways("", (64, 1)), [Tracer([(cta, 0, 0)]) for cta in (2, 3)]

@@ -258,8 +258,11 @@ class CompiledEngine:
         return not entry.pending and profile.allows(entry, share_of(account.launches))
 
     def records(self, state: LaunchState) -> bool:
-        """Whether code may run CTAs from start to end that are to be seen from near."""
-        if state.near is None or state.cluster != (1, 1, 1) or not (self.runs_steps and self.holds.accesses):
+        """Whether code may run CTAs from start to end that are to be seen from near. If it fails, they begin once more: only where
+        nobody minds may they."""
+        if state.near is None or state.cluster != (1, 1, 1):
+            return False
+        if not (self._joins and self.runs_steps and self.holds.accesses):
             return False
         if len(state.near) * -(-math.prod(state.block) // LANES) > ROWS:
             return False
