@@ -319,6 +319,30 @@ def test_boxes_inside_and_outside_of_a_tensor_from_one_place(swizzle, alike, lat
     assert np.array_equal(out.reshape(wanted.shape), wanted)
 
 
+def test_boxes_that_lie_apart_by_cta():
+    """The first CTA loads one box again and again, others load boxes farther and farther from it."""
+    tensor, out = np.arange(64 * 64, dtype=np.float32).reshape(64, 64), np.zeros((3, 4, 8, 32), np.float32)
+    map = warpsim.TensorMap(tensor, global_dim=(64, 64), global_strides=(256,), box_dim=(32, 8))
+    place = "mov.u32 r7, 4; mov.u32 r8, %ctaid.x; mul.lo.u32 r8, r8, r4; shl.b32 r8, r8, 3;"
+    text = LOOP.replace("mbarrier.arrive", f"{place}\nmbarrier.arrive")
+    warpsim.load(text)["boxes"]((3,), (256,), (map, np.zeros(24, np.int32), out, 4))
+
+    assert np.array_equal(out, [[tensor[8 * cta * lap :][:8, 4:36] for lap in range(4)] for cta in range(3)])
+
+
+def test_boxes_of_fewer_and_fewer_ctas():
+    """CTAs leave the box that all have loaded, one after another, for another one."""
+    tensor, out = np.arange(40 * 64, dtype=np.float32).reshape(40, 64), np.zeros((3, 4, 8, 32), np.float32)
+    map = warpsim.TensorMap(tensor, global_dim=(64, 40), global_strides=(256,), box_dim=(32, 8))
+    text = LOOP.replace("ld.global.v2.u32 {r7, r8}, [d0];", "mov.u32 r7, 4; mov.u32 r8, 8; setp.ge.u32 q, r1, r4;")
+    load = next(line for line in text.split("\n") if line.startswith("cp.async"))
+    text = text.replace(load, f"@q {load}\n@!q {load}".replace("r7, r8}", "r8, r7}").replace("r8, r7}", "r7, r8}", 1))
+    warpsim.load(text)["boxes"]((3,), (256,), (map, np.zeros(1, np.int32), out, 4))
+
+    first, second = tensor[8:16, 4:36], tensor[4:12, 8:40]
+    assert np.array_equal(out, [[first if cta >= lap else second for lap in range(4)] for cta in range(3)])
+
+
 def test_a_box_that_begins_where_none_can_behind_others():
     """What is known of a first copy does not hide that a later one begins between two units of 16 bytes."""
     tensor, out = np.arange(40 * 64, dtype=np.float32).reshape(40, 64), np.zeros((1, 4, 8, 32), np.float32)
