@@ -116,3 +116,51 @@ def test_each_warpgroup_has_waited_for_itself(reads, writer, races):
     found = kernel(1, 512, arguments, checks="race", on_finding="collect").findings
 
     assert bool(found) == races
+
+
+TILES = (
+    HEAD
+    + """
+mov.b32 %r5, 0x3C003C00;
+st.shared.v4.b32 [%r4], {%r5, %r5, %r5, %r5};
+st.shared.v4.b32 [%r4+4096], {%r5, %r5, %r5, %r5};
+fence.proxy.async;
+bar.sync 0;
+shr.u32 %r7, %r1, 7;
+shl.b32 %r8, %r7, 12;
+add.u32 %r8, %r8, %r2; // each warpgroup has its own tile
+shr.u32 %r9, %r8, 4;
+cvt.u64.u32 %rd6, %r9;
+or.b64 %rd7, %rd6, 0x1000080000;
+add.u64 %rd8, %rd7, 128;
+mov.pred %p2, 0;
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd7, %rd8, %p2, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned;
+setp.eq.u32 %p3, %r7, 1;
+@%p3 bra SECOND;
+wgmma.wait_group.sync.aligned 0;
+st.shared.b32 [%r8], %r1;
+bra DONE;
+SECOND:
+wgmma.wait_group.sync.aligned 0;
+st.shared.b32 [%r8], %r1;
+DONE:
+"""
+    + TAIL
+)
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_a_tile_is_free_when_its_warpgroup_has_waited(effects):
+    """Two warpgroups begin together; each writes its own tile after its own wait, whatever the other one does."""
+    result = warpsim.load(TILES)["k"](
+        2,
+        256,
+        (np.zeros(1), np.zeros(1), bytes(128)),
+        checks="default-race",
+        on_finding="collect",
+        async_effects=effects,
+    )
+
+    assert not result.findings
