@@ -8,6 +8,7 @@ import pytest
 import boxes_ptx
 import warpsim
 from docs.tools import faulty
+from warpsim.checks.written import nothing_written
 from warpsim.machine.state import global_memory
 
 
@@ -426,6 +427,23 @@ def test_a_store_writes_what_it_has_read(effects):
     kernel((1,), (256,), (map, np.array([[4, 8]], np.int32), 1), async_effects=effects)
 
     assert np.array_equal(tensor[8:16, 4:36].reshape(-1), 1 + np.arange(256))
+
+
+def test_what_boxes_store_is_written():
+    """Boxes stored to memory that nobody has written make it defined, they alone."""
+    device = warpsim.Device("sm_90a")
+    tensor, out = device.array(np.zeros((60, 64), np.uint32)), np.zeros((1, 1, 8, 32), np.uint32)
+    nothing_written(device.memory, tensor.ptr)
+    map = warpsim.TensorMap(tensor, global_dim=(64, 60), global_strides=(256,), box_dim=(32, 8))
+    warpsim.load(STORES)["boxes"]((1,), (256,), (map, np.array([[4, 8], [32, 30]], np.int32), 2), device=device)
+    found = [
+        warpsim.load(LOOP)["boxes"](
+            (1,), (256,), (map, np.array([corner], np.int32), out, 1), device=device, on_finding="collect"
+        ).findings
+        for corner in ([4, 8], [32, 30], [8, 8])
+    ]
+
+    assert [[one.rule for one in each] for each in found] == [[], [], ["uninitialised"]]
 
 
 def test_a_store_to_read_only_memory():
