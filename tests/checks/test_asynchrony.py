@@ -20,6 +20,7 @@ from asynchronous_kernels import (
     line_of,
 )
 from docs.tools import faulty
+from warpsim.checks.undefined_products import EARLY
 from warpsim.host.tensor_map import TensorMap
 
 INPUT = np.arange(512, dtype=np.uint32)
@@ -51,6 +52,15 @@ def test_correct_programs(name, effects):
 
     assert out.tolist() == expected.tolist()
     assert [f.headline() for f in findings if f.severity == "error"] == []
+
+
+def test_one_lane_reaches_a_copy():
+    """Of 128 words that are stored in no order, the last alone is where a copy in flight writes."""
+    copy = "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+2048], [%rd2], 2048, [%r20];"
+    store = "xor.b32 %r6, %r3, 80; add.u32 %r6, %r6, %r2; st.shared.b32 [%r6+16], %r1;"
+    _, (finding,) = launch(edited(BULK, {"copy": copy, "early": store}), checks={EARLY}, on_finding="collect")
+
+    assert (finding.rule, finding.warp, finding.lanes) == (EARLY, 3, (122 - 96,))
 
 
 FIRST = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd7, %rd8, %p2, 1, 1, 0, 0;"

@@ -1,5 +1,6 @@
 """Tensor copies that a GPU refuses to make, and the smallest ones that it makes: rule tensor-map."""
 
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -444,6 +445,18 @@ def test_what_boxes_store_is_written():
     ]
 
     assert [[one.rule for one in each] for each in found] == [[], [], ["uninitialised"]]
+
+
+def test_a_copy_of_memory_keeps_what_boxes_overwrite():
+    """Boxes are stored in memory that nobody shares."""
+    device = warpsim.Device("sm_90a")
+    tensor, corners = device.array(np.zeros((60, 64), np.uint32)), np.array([[4, 8]], np.int32)
+    map = warpsim.TensorMap(tensor, global_dim=(64, 60), global_strides=(256,), box_dim=(32, 8))
+    kept = deepcopy(device.memory)
+    warpsim.load(STORES)["boxes"]((1,), (256,), (map, corners, 1), device=device)
+
+    assert tensor.get().any()
+    assert not kept.at(tensor.ptr).data.any()
 
 
 def test_a_store_to_read_only_memory():
