@@ -298,12 +298,13 @@ ret;
 def test_boxes_inside_and_outside_of_a_tensor_from_one_place(swizzle, alike, late):
     """Later copies of a map to one place are made by what is known of the first, where they lie inside."""
     rows, width, ctas, laps = 40, 64, 3, 12
-    tensor = np.arange(1, rows * width + 1, dtype=np.float32).reshape(rows, width)
+    tensor = np.arange(1, (rows + 8) * width + 1, dtype=np.float32).reshape(-1, width)
     rng, out = np.random.default_rng(5), np.zeros((ctas, laps, 8, 32), np.float32)
     corners = np.stack([rng.integers(-2, 10, (ctas, laps)) * 4, rng.integers(-4, rows, (ctas, laps))], 2).astype(
         np.int32
     )
     corners[:, ::3] = [[[32, 32]], [[0, 0]], [[16, 31]]]
+    corners[0, 4] = 16, rows - 7
     corners = np.repeat(corners[:1], ctas, 0) if alike else corners
     map = warpsim.TensorMap(
         tensor, global_dim=(width, rows), global_strides=(4 * width,), box_dim=(32, 8), swizzle=swizzle

@@ -161,6 +161,9 @@ BROKEN = {
     "beyond": text_of([*FOUR[:2], (500, 0, "yes", False, ""), FOUR[3]]),
     "overlapping": text_of(FOUR).replace("0x1000080000", "0x0000080000"),
     "overwritten": text_of(FOUR, end=COMMIT + STORE + WAIT),
+    "a later one overwritten": text_of(
+        [(0, 8, "yes", False, ""), (256, 264, "yes", False, "")], end=COMMIT + "st.shared.b32 [s+4096], x0;" + WAIT
+    ),
     "read early": text_of(FOUR, end=COMMIT + "mov.b32 x0, d0; add.u32 x0, x0, 1;" + WAIT),
     "read between": text_of([*FOUR[:2], (*FOUR[2][:4], "add.f32 d0, d0, d0;"), FOUR[3]]),
     "written between": text_of([*some(3, 2, in_registers=True), (1, 2, "yes", True, "mov.b32 x4, x5;"), *some(4, 2, in_registers=True)]),
