@@ -14,7 +14,6 @@ import attrs
 import numpy as np
 
 from warpsim.checks.epochs import EpochSheets, Overlaps
-from warpsim.layout.boxes import Boxes
 from warpsim.machine.hooks import ATOMIC, READ, WRITE, MemoryAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.global_memory import Allocation
@@ -301,10 +300,7 @@ class GlobalStores(GlobalUses):
 
     def _apart(self, target: GlobalTarget) -> bool:
         """Whether boxes touch none of those that are in flight, as a rule."""
-        others = list[Boxes | None]()
-        for use in self.uses.values():
-            others += (use.extent.boxes,)
-        return target.boxes is not None and target.boxes.apart(others)
+        return target.boxes is not None and target.boxes.apart([use.extent.boxes for use in self.uses.values()])
 
     def _reaches(self, extent: GlobalTarget) -> bool:
         """Whether memory may be among what copies in flight use."""

@@ -342,14 +342,14 @@ class AsyncReuse(Watcher):
 
     def _stores(self, machine: Machine) -> list[GlobalStores]:
         """The stores in flight: those of batches that have ended, and of others."""
-        launch, found = machine.launch, list[GlobalStores]()
+        launch, found = machine.launch, []
         stores = launch.notes[UNWAITED]
         if stores.uses and (not stores.changed or stores.busy):
-            found += (stores,)  # at every copy: no calls
+            found.append(stores)
         for batch in launch.batches:
             stores = batch.notes[IN_FLIGHT].stores
             if stores.uses and (not stores.changed or stores.busy):
-                found += (stores,)
+                found.append(stores)
         return found
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
