@@ -376,10 +376,9 @@ class Proxies:
             pages = slice(low >> PAGE if low > 0 else 0, (high - 1 >> PAGE) + 1)
             if not np.logical_or.reduce(self.touched[: 1 + write, pages], axis=None):
                 continue
-            cells, kinds = self.cells, tuple[str, ...]()
-            for kind, seen in cells.kinds.items():
-                if (write or kind == "write") and np.logical_or.reduce(self._part(seen, low, high)):
-                    kinds += (kind,)
+            cells, wanted = self.cells, ("write", "read")[: 1 + write]
+            known = [(kind, seen) for kind, seen in cells.kinds.items() if kind in wanted]
+            kinds = [kind for kind, seen in known if np.logical_or.reduce(self._part(seen, low, high))]
             if not kinds:
                 continue
             step = footprint.nbytes & -footprint.nbytes & LARGEST - 1 or LARGEST
@@ -392,7 +391,7 @@ class Proxies:
             where, users = (spread(x[:, None], at.shape) for x in (footprint.columns, users))
             self._meet(machine, Uses(group, self.cells, at, where, step, users, write=write))
 
-    def _all_covered(self, kinds: tuple[str, ...], footprint: Footprint, *, clear: bool) -> bool:
+    def _all_covered(self, kinds: list[str], footprint: Footprint, *, clear: bool) -> bool:
         """Whether what these cells of a footprint tell of is fenced; then they may be ``clear``."""
         cells, blocks = self._cells, self._blocks(footprint)
         if not blocks:
@@ -678,10 +677,8 @@ class Proxies:
                     f" {earlier.instruction.span.line}, and the CTA uses it without a"
                     f" fence.proxy.tensormap::generic.{lacking}"
                 )
-                other, lanes = (
-                    earlier.finding(machine, "changed here"),
-                    np.isin(group.selection.positions % self.n_ctas, of),
-                )
+                other = earlier.finding(machine, "changed here")
+                lanes = np.isin(group.selection.positions % self.n_ctas, of)
                 lanes = lanes if active is None else lanes & active
                 machine.fault(RULE, message, group, lanes, address=address, other=other, advice=MAP_ADVICE)
 
