@@ -222,11 +222,11 @@ class Boxes(SharedByCopies):
         tile = self._form.tile
         if tile is None or self._form.rows or not tile.injective:
             return False
-        at, there = self.fields.address, tuple[Array, ...]()
+        at, there = self.fields.address, list[Array]()
         for o in others:
             if o is None or o._form.tile is not tile or o.fields.address != at or o._form.rows:
                 return False
-            there += (o._first,)
+            there.append(o._first)
         corners = np.concatenate(there, axis=1)
         if self._first.shape[1] * corners.shape[1] > FEW:
             return False

@@ -322,14 +322,14 @@ def _complete_counted(machine: Machine, signalling: list[tuple[Transfer, Signal]
         at, known = _find(objects, signal)
         here = known & transfer.open & transfer.landed
         if np.logical_or.reduce(here):
-            landed += ((transfer, at, here),)  # at every wait: no calls
+            landed.append((transfer, at, here))
     if not landed:
         return False
     words, over = objects.words(machine.batch.shared), np.zeros(objects.keys.size, np.bool_)
     complete = list[tuple[Transfer, Which]]()
     for transfer, at, here in reversed(landed):
         over[at[here & mbarriers.has_passed(words[at], transfer.words)]] = True
-        complete += ((transfer, (here & over[at]).nonzero()[0]),)
+        complete.append((transfer, (here & over[at]).nonzero()[0]))
     for transfer, which in reversed(complete):
         if transfer.after:
             _complete(machine, transfer, which)

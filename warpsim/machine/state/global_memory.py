@@ -346,11 +346,7 @@ class GlobalMemory:
 
     def shadowed(self) -> list[Allocation]:
         """The allocations with shadows."""
-        found = list[Allocation]()
-        for allocation in self._allocations:  # at every copy: no calls
-            if allocation.shadow is not None:
-                found += (allocation,)
-        return found
+        return [allocation for allocation in self._allocations if allocation.shadow is not None]
 
     def allocation(self, index: int) -> Allocation:
         """The allocation of an index that `owners` gave."""
