@@ -46,7 +46,8 @@ def append_errors(texts: list[str]) -> None:
 def pass_on_uncaught(listeners: Sequence[object]) -> None:
     """Pass on, as long as `forward` is among the listeners, errors that nobody in this process sees: of its main program,
     its threads, destructors, futures and pools, and of a `multiprocessing.Process`, whose exit status alone would tell."""
-    from multiprocessing import util  # only child processes of test sessions need these
+    import traceback  # only child processes of test sessions need these
+    from multiprocessing import process, util
 
     from warpsim.host.unhandled import UnhandledErrors
 
@@ -54,26 +55,27 @@ def pass_on_uncaught(listeners: Sequence[object]) -> None:
     unhandled.launches = 1  # a program that imports warpsim asserts something about it
     session = contextlib.ExitStack()
     session.enter_context(unhandled.session())
-    atexit.register(session.close)  # later, the hooks would find an interpreter without modules
     of_program = sys.excepthook
+    of_process: Callable[..., None] = traceback.print_exc
+    ending = process.BaseProcess._bootstrap.__code__  # type: ignore[attr-defined]
 
     def program(kind: type[BaseException], problem: BaseException, trace: TracebackType | None, /) -> None:
         unhandled.note("", problem)
         of_program(kind, problem, trace)
 
-    def ended(handled: BaseException | None) -> None:
-        problem = sys.exc_info()[1]  # that which ends a Process, which calls this on its way
-        if problem is not handled:
-            unhandled.note("", problem)
-        unhandled.take_all()
+    def printed(*arguments: object, **named: object) -> None:
+        if sys._getframe(1).f_code is ending:  # prints what ends a Process, which has no other hook
+            unhandled.note("", sys.exc_info()[1])
+        of_process(*arguments, **named)
 
     def began(_unseen: object) -> None:
         unhandled.forget()
-        util.Finalize(None, ended, (sys.exc_info()[1],), exitpriority=0)
+        util.Finalize(None, unhandled.take_all, exitpriority=0)
+        atexit.register(session.close)  # later, the hooks would find an interpreter without modules
 
-    sys.excepthook = program
+    sys.excepthook, traceback.print_exc = program, printed
     began(unhandled)
-    util.register_after_fork(unhandled, began)  # a forked process has no finalizers
+    util.register_after_fork(unhandled, began)  # a forked process has no finalizers, nor exit functions
 
 
 Listener = Callable[["LaunchState"], object]
