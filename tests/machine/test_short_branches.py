@@ -10,6 +10,7 @@ import warpsim
 from warpsim.debug import Session
 from warpsim.machine.aside import Aside
 from warpsim.machine.machine import Machine
+from warpsim.machine.state.batch import BatchState
 from warpsim.machine.values import as_array
 
 HEAD = """.version 8.3
@@ -186,6 +187,14 @@ def test_whoever_asks_sees_groups():
     assert found == outcome(BODIES["loop"], "all", "raise", None, other, Parts())
     assert one.seen == other.seen
     assert (3, 1, True, [(189, 3, 0)]) in one.seen
+
+
+def test_constants_and_special_registers_ask_for_nobody():
+    """No thread writes them: the group stays whole where the leader reads what it has not read before."""
+    body = f"{FILL} {LEADER} mov.u32 %r4, s; mov.u32 %r5, %ntid.x; add.u32 %r4, %r4, %r5; st.shared.u32 [%r4], %r5; E: bar.sync 0;"
+    with mock.patch.object(BatchState, "settle", side_effect=AssertionError):
+        found = outcome(body, "all", "raise", None)
+    assert found == outcome(body, "all", "raise", None, Parts())
 
 
 def test_whoever_reads_sees_registers():

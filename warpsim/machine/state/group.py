@@ -311,7 +311,7 @@ class Group:
 
     def fetch(self, index: int) -> Value:
         """A register's value from the batch, cached; zero if it was never written."""
-        if self.asks is not None:
+        if self.asks is not None and index < self.plan.n_registers:  # nobody writes constants and special registers
             self.asks()
         frame = self.frame
         known = frame.known.get(self.selection)
