@@ -5,6 +5,7 @@ import threading
 import weakref
 from types import SimpleNamespace
 
+import attrs
 import numpy as np
 import pytest
 
@@ -19,6 +20,8 @@ from warpsim.native.runtime import straight as calls
 from warpsim.native.runtime.run import Runner
 from warpsim.native.runtime.straight import StraightLaunch
 from warpsim.native.tiering import entry_points
+from warpsim.observe.profiler import Profiler
+from warpsim.trace import Tracer
 
 HEAD = """.version 8.0
 .target sm_80
@@ -50,8 +53,8 @@ def straight(monkeypatch):
     """For each launch that was to be such a call, whether it was."""
     done, run = [], StraightLaunch.run
 
-    def noted(self, params):
-        done.append(run(self, params))
+    def noted(self, params, *listeners):
+        done.append(run(self, params, *listeners))
         return done[-1]
 
     monkeypatch.setattr(StraightLaunch, "run", noted)
@@ -171,24 +174,74 @@ def test_the_last_instruction(straight):
         gpu.launch(128, max_instructions=exact - 1)
 
 
+class Loads(Watcher):
+    """Counts the accesses of a launch."""
+
+    n = 0
+
+    def memory_accessed(self, machine, group, access):
+        """One more."""
+        self.n += 1
+
+
+class Batches(Profiler):
+    """Counts batches, too."""
+
+    n = 0
+
+    def batch_began(self, machine):
+        """One more."""
+        super().batch_began(machine)
+        self.n += 1
+
+
 def test_who_listens_is_told(straight):
-    """Launches with watchers or a profile, and of the interpreter, are run as ever; listeners get the state of any launch."""
+    """Launches of the interpreter, under more rules, and with watchers that hear more than machine code tells, are run as ever;
+    listeners get the state of any launch."""
     gpu = Gpu(ADD)
     gpu.often()
     before = len(straight)
-    assert (
-        gpu.kernel(*SHAPE, (gpu.x, gpu.y, 128), device=gpu.device, engine="compiled", profile=True).profile is not None
-    )
     gpu.launch(engine="interpreter")
     gpu.launch(checks="default+race")
-    gpu.launch(watchers=[Watcher()])
-    assert len(straight) == before
+    for kind, heard in (Loads, 2), (Batches, 1):
+        for _ in range(3):
+            gpu.launch(watchers=[watcher := kind()])
+            assert watcher.n == heard
+    assert True not in straight[before:]
+    before = len(straight)
     counts = []
     with listening(lambda state: counts.append(state.instructions)):
         expected, *_ = gpu.launch()
 
     assert len(straight) == before + 1
     assert counts == [expected]
+
+
+@pytest.mark.parametrize("text", [ADD, SUM, TURN], ids=["add", "loop", "shared memory"])
+def test_who_looks_on_sees_all(straight, monkeypatch, text):
+    """A profile and a trace of such a launch are those that the interpreter tells; a trace of other CTAs is not such a launch."""
+    monkeypatch.setattr(kernels, "ELSEWHERE", 0)
+    gpu, found = Gpu(text), {}
+    for engine in "compiled", "interpreter":
+        for _ in range(10):
+            gpu.launch(engine=engine, watchers=[tracer := Tracer(1)])
+            result = gpu.kernel(*SHAPE, (gpu.x, gpu.y, 128), device=gpu.device, engine=engine, profile=True)
+        if engine == "compiled":
+            assert straight[-2:] == [True, True]
+        trace = tracer.trace()
+        lines = [
+            [(line.number, attrs.evolve(line.counts, seconds=0.0)) for line in profile.lines]
+            for profile in (result.profile, trace.profile)
+        ]
+        assert lines[0] == lines[1]
+        where = [trace.instructions[number].span.column for number in trace.steps]
+        found[engine] = lines, where, trace.runs, trace.crews, trace.marks, trace.waits
+    assert found["compiled"] == found["interpreter"]
+    gpu.launch(watchers=[Tracer([(1, 0, 0)])])
+    before = len(straight)
+    gpu.launch(watchers=[Tracer([(1, 0, 0)])])
+    gpu.launch(watchers=[Tracer(1)])
+    assert straight[before:] == [True, False]
 
 
 def test_a_part_of_a_grid(monkeypatch):
@@ -242,17 +295,20 @@ def test_results_of_threads(straight, monkeypatch):
     assert straight[-2:] == [True, True]
 
 
-def test_memory_is_given_back():
-    """A kernel that is kept ready keeps no array of the caller's alive."""
+def test_memory_is_given_back(monkeypatch):
+    """A kernel that is kept ready keeps no array and no watcher of the caller's alive."""
+    monkeypatch.setattr(kernels, "ELSEWHERE", 0)
     gpu = Gpu(ADD)
     gpu.often()
-    array = np.arange(128, dtype=np.uint32)
-    gpu.kernel(*SHAPE, (array, gpu.y, 128), device=gpu.device, engine="compiled")
-    gone = weakref.ref(array)
-    del array
-    gc.collect()
+    for _ in range(10):
+        array, tracer = np.arange(128, dtype=np.uint32), Tracer(1)
+        gpu.kernel(*SHAPE, (array, gpu.y, 128), device=gpu.device, engine="compiled", watchers=[tracer])
+        gpu.kernel(*SHAPE, (array, gpu.y, 128), device=gpu.device, engine="compiled")
+        gone = weakref.ref(array), weakref.ref(tracer)
+        del array, tracer
+        gc.collect()
 
-    assert gone() is None
+        assert [one() for one in gone] == [None, None]
 
 
 def test_the_time_of_a_launch_that_gives_up(straight):

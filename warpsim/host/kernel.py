@@ -36,7 +36,7 @@ from warpsim.machine.state.global_memory import CONST_ADDRESS, SHARED_WINDOW
 from warpsim.machine.state.launch import Dims, LaunchState, Settings
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.watcher import Watcher
-from warpsim.native.tiering.eligibility import DeferredEngine, compiled_for, keep_straight, straight_for
+from warpsim.native.tiering.eligibility import DeferredEngine, compiled_for, hears_all, keep_straight, straight_for
 from warpsim.numerics.arrays import Array
 from warpsim.program.load import program_of
 from warpsim.program.program import Function, Program, Variable
@@ -46,6 +46,7 @@ from warpsim.types import TYPES, StateSpace
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from warpsim.native.runtime.straight import StraightLaunch
     from warpsim.native.tiering.engine import CompiledEngine
     from warpsim.observe.accuracy import Accuracy
     from warpsim.observe.accuracy_report import AccuracyReport
@@ -194,6 +195,20 @@ def _elsewhere(state: LaunchState, watchers: Sequence[Watcher]) -> list[Listener
         return None
     state.near = near
     return [watcher if one is None else one[1] for watcher, one in zip(watchers, found, strict=True)]
+
+
+def _run_straight(
+    straight: StraightLaunch, params: bytes, watchers: Sequence[Watcher], profiler: Profiler | None
+) -> bool:
+    """Run a launch as the one call that it was before; False if that cannot be, or failed."""
+    if not watchers and profiler is None:
+        return straight.run(params)
+    state = straight.machine.launch
+    state.near = None
+    listeners = list((_elsewhere(state, watchers) if watchers else None) or watchers)
+    if profiler is not None:
+        listeners.append(profiler)
+    return hears_all(listeners) and straight.run(params, listeners)
 
 
 def _divided(
@@ -347,23 +362,24 @@ class Kernel:
         pool, n_workers = workers_of(device, workers, executor, engine)
         mapped: list[int] = []
         accuracy: Accuracy | None = None
-        plain = nobody and not profiler and shadow is None and pool is None and progress is None
+        plain = shadow is None and pool is None and progress is None
         may_go_straight = plain and defaults.current.timing is None and engine != "interpreter"
+        kinds = (*map(type, watchers), type(profiler)) if watchers or profiler else ()
         started = time.perf_counter()
         with device.lock:  # launches on one device are ordered
             try:
                 given = self._given(grid, block, args, mapped, device, options)
-                straight = straight_for(given.plan, given.settings) if may_go_straight else None
+                straight = straight_for(given.plan, given.settings, kinds) if may_go_straight else None
                 state = given.begin(device) if straight is None else straight.machine.launch
                 try:
-                    if straight is None or not straight.run(given.params):
+                    if straight is None or not _run_straight(straight, given.params, watchers, profiler):
                         state = state if straight is None else given.begin(device)
                         accuracy = accuracy_of(shadow, state.settings.checks, engine)
                         own = [*([profiler] if profiler else []), *([accuracy] if accuracy else [])]
                         parts = None if watchers or own else pool
                         if parts is None or not _divided(state, parts, n_workers, stdout, progress, engine):
                             code = _run_whole(state, watchers, own, stdout, progress, engine)
-                            keep_straight(state, code if may_go_straight else None)
+                            keep_straight(state, code if may_go_straight else None, kinds)
                 finally:
                     for listener in defaults.listeners:
                         listener(state)

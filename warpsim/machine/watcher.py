@@ -66,6 +66,8 @@ class Watcher:
     def __init_subclass__(cls, **more: object) -> None:
         super().__init_subclass__(**more)
         cls.events = tuple(name for name in EVENTS if getattr(cls, name) is not getattr(Watcher, name))
+        if "compiled" not in vars(cls):
+            cls.compiled = cls.compiled.difference(vars(cls))  # code does not know of what a subclass does then
 
     def report(
         self,

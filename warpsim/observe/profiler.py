@@ -194,11 +194,15 @@ class Profiler(Watcher):
     ``LaunchResult.instructions``. Compiled code counts for itself (`region_counted`); its time is shared out by executions.
     """
 
-    compiled = frozenset({"step_before", "step_after", "group_split", "memory_accessed", "rows_accessed"})
+    compiled = frozenset(
+        {"batch_began", "batch_ended", "step_before", "step_after", "group_split", "memory_accessed", "rows_accessed"}
+    )
 
     def __init__(self) -> None:
         self._entries: dict[int, Entry] = {}
         self._blocks: dict[BoundBlock, list[int]] = {}
+        self._compiled: dict[BoundBlock, float] = {}
+        """Seconds that code took for each instruction of a block."""
         self._launch: LaunchState | None = None
         self._running: Entry | None = None
         self._since = 0
@@ -275,6 +279,7 @@ class Profiler(Watcher):
     def region_counted(self, machine: Machine, group: Group, counts: RegionCounts) -> None:
         """Add what compiled code has counted."""
         self._stop()
+        self._launch = self._launch or machine.launch
         blocks = group.plan.blocks
         executed = sum(n * len(blocks[number].instructions) for number, (n, _, _) in counts.entries.items())
         for number, entered in counts.entries.items():
@@ -282,8 +287,7 @@ class Profiler(Watcher):
             for index, more in enumerate(entered):
                 seen[index] += more
             each = counts.seconds * entered[0] / executed
-            for instruction in blocks[number].instructions:
-                self._entry(instruction).counts.seconds += each
+            self._compiled[blocks[number]] = self._compiled.get(blocks[number], 0.0) + each
         for (number, at), left_out in counts.left_out.items():
             self._entry(blocks[number].instructions[at]).left_out += left_out
         for number, diverged in counts.diverged.items():
@@ -422,8 +426,10 @@ class Profiler(Watcher):
             if entry.conflict and (number not in conflicts or entry.conflict.passes > conflicts[number].passes):
                 conflicts[number] = entry.conflict
         for block, (n_warps, n_threads, partial) in self._blocks.items():
+            seconds = self._compiled.get(block, 0.0)
             for instruction in block.instructions:
                 counts = counts_of(instruction)
+                counts.seconds += seconds
                 counts.executions += n_warps
                 counts.lanes += n_threads
                 counts.active += n_threads

@@ -93,6 +93,7 @@ TRIES = 3
 HEAP = frozenset({"malloc", "free"})
 PRINTS = frozenset({"vprintf"})
 TOGETHER: Note[str | None] = Note("parallel")
+ORDER: Note[bool] = Note("shows order")
 """The key under which a kernel's plan caches why its CTAs must run together."""
 
 
@@ -276,14 +277,16 @@ def why_together(plan: KernelPlan) -> str | None:
 
 def shows_order(plan: KernelPlan) -> bool:
     """Whether a kernel may show the order of CTAs that do not communicate: it prints, or bulk copies reduce floats."""
-    program = plan.program
-    return any(
-        calls_into(i, program.externs.keys() & PRINTS, program)
-        if i.traits.ending is Ending.CALL
-        else i.op.get("redOp") and "global" in i.traits.spaces and (i.op.type is None or i.op.type.kind == "f")
-        for function in reachable(plan)
-        for i in function.function.code
-    )
+    notes, program = plan.main.notes, plan.program
+    if ORDER not in notes:
+        notes[ORDER] = any(
+            calls_into(i, program.externs.keys() & PRINTS, program)
+            if i.traits.ending is Ending.CALL
+            else i.op.get("redOp") and "global" in i.traits.spaces and (i.op.type is None or i.op.type.kind == "f")
+            for function in reachable(plan)
+            for i in function.function.code
+        )
+    return notes[ORDER]
 
 
 def reachable(plan: KernelPlan) -> list[FunctionPlan]:

@@ -30,9 +30,15 @@ from warpsim.trace.touches import Again, Touches
 class _Elsewhere(Profiler):
     """Counts what CTAs do that a tracer does not show, and tells it of their findings."""
 
-    def __init__(self, tracer: Tracer, entries: dict[int, Entry], blocks: dict[BoundBlock, list[int]]) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        entries: dict[int, Entry],
+        blocks: dict[BoundBlock, list[int]],
+        seconds: dict[BoundBlock, float],
+    ) -> None:
         super().__init__()
-        self._tracer, self._entries, self._blocks = tracer, entries, blocks
+        self._tracer, self._entries, self._blocks, self._compiled = tracer, entries, blocks, seconds
 
     def region_recorded(self, machine: Machine, group: Group, steps: list[RegionSteps]) -> None:
         """Let the tracer record what the CTAs that it shows have done among the others."""
@@ -87,7 +93,7 @@ class Tracer(Profiler):
         """The CTAs shown, and what counts the others."""
         if type(self) is not Tracer:
             return None  # it may hear more of all CTAs
-        return self._choose(launch).ctas, _Elsewhere(self, self._entries, self._blocks)
+        return self._choose(launch).ctas, _Elsewhere(self, self._entries, self._blocks, self._compiled)
 
     def batch_began(self, machine: Machine) -> None:
         """Choose the CTAs when the first batch begins."""

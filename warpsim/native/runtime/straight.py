@@ -6,13 +6,18 @@ import time
 from typing import TYPE_CHECKING
 
 from warpsim.machine.engine import over_time
+from warpsim.machine.hooks import Hooks
 from warpsim.native.regions.options import Outcome
 from warpsim.native.runtime.inputs import PARAM
 from warpsim.records import define
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from warpsim.machine.hooks import Listener
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
+    from warpsim.machine.state.launch import LaunchState
     from warpsim.machine.values import Value
     from warpsim.native.runtime.compiled_region import CompiledRegion
     from warpsim.native.runtime.lane_tables import WarpTables
@@ -34,12 +39,19 @@ class StraightLaunch:
     limits: tuple[int, int]
     """The block before which it has to stop, and how often it may go back."""
     runner: Runner
+    near: bytes
+    """The CTAs that were seen from near (`near_of`)."""
     failed: bool = False
     """Whether the region gave up: the next launch that it runs from start to end is kept instead."""
 
-    def run(self, params: bytes) -> bool:
-        """Run the launch with other parameters; False if the region gave up, and nothing has happened."""
+    def run(self, params: bytes, listeners: Sequence[Listener] = ()) -> bool:
+        """Run the launch with other parameters; ``listeners`` hear what the region tells. False if the region gave up, and nothing has
+        happened."""
         launch, group, tables, (limit, back_edges) = self.machine.launch, self.group, self.tables, self.limits
+        if listeners:
+            if near_of(launch) != self.near:
+                return False
+            self.machine.hooks = Hooks(listeners)
         budget, seconds = launch.settings.max_instructions, launch.settings.max_seconds
         launch.params, launch.counts, launch.findings = params, {}, {}
         launch.instructions = launch.thread_instructions = 0
@@ -63,19 +75,28 @@ class StraightLaunch:
                 launch.counts[end_block] = launch.counts.get(end_block, 0) + tables.n
                 launch.instructions += tables.n
                 launch.thread_instructions += group.selection.n
+                if self.machine.hooks.entry_counted is not None:
+                    self.machine.hooks.entry_counted(self.machine, group, 1)
             if seconds is not None and time.monotonic() - began > seconds:
                 over_time(self.machine, group)
         finally:
             launch.memory.nanoseconds += launch.now
             launch.release()
+            if listeners:
+                launch.near, self.machine.hooks = None, Hooks()
         return True
 
 
+def near_of(launch: LaunchState) -> bytes:
+    """The CTAs of a launch that are seen from near, to be compared."""
+    return b"" if launch.near is None else launch.near.tobytes()
+
+
 def goes_straight(machine: Machine, group: Group, code: CompiledRegion, runner: Runner) -> bool:
-    """Whether a launch of which a call was all can be run again by such a call: nobody has to be told of anything, and it leaves
+    """Whether a launch of which a call was all can be run again by such a call: rules have to be told of nothing, and it leaves
     nothing behind but global memory."""
     launch, hooks = machine.launch, machine.hooks
-    listening = hooks.region_accessed, hooks.region_counted, hooks.group_exiting, hooks.group_exited, hooks.cta_ended
+    listening = hooks.region_accessed, hooks.group_exiting, hooks.group_exited, hooks.cta_ended
     return (
         machine.batch.shape.n_ctas == launch.n_ctas
         and group.selection.n <= THREADS

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from warpsim.machine.hooks import Listener
+from warpsim.machine.hooks import Hooks, Listener
 from warpsim.machine.state.launch import LaunchState, Settings
 from warpsim.machine.state.notes import Note
 from warpsim.native.regions.options import Holds, Stops
@@ -51,9 +51,13 @@ STEPS = frozenset(
 )
 
 
-STRAIGHT: Note[dict[int, StraightLaunch]] = Note("straight launches")
+STRAIGHT: Note[dict[tuple[int, Kinds], StraightLaunch]] = Note("straight launches")
 KEPT = 16
-"""Such launches of a kernel, each with other options, that are kept."""
+"""Such launches of a kernel, each with other options or watchers, that are kept."""
+TOLD = frozenset({"entry_counted", "region_counted", "region_recorded"})
+"""Events of a launch of which one call of code is all."""
+NEVER = frozenset({"async_issued", "finding", "group_parked", "tile_read"})
+"""Events that come in no such launch."""
 
 
 def compiled_for(
@@ -127,20 +131,27 @@ def _serves(watched: tuple[tuple[tuple[str, ...], frozenset[str]], ...]) -> tupl
     return not events & STEPS, Holds(not events & COLLECTIVES, not events & BARRIERS, not events & ACCESSES)
 
 
-def keep_straight(state: LaunchState, code: CompiledEngine | DeferredEngine | None) -> None:
-    """Keep a launch that has ended, if a call of code was all of it, for those with the same settings."""
+def hears_all(listeners: Iterable[Listener]) -> bool:
+    """Whether listeners hear all that they would of a launch from the one call of code that it is."""
+    return all((TOLD | NEVER | w.compiled).issuperset(w.events) for w in listeners)
+
+
+def keep_straight(state: LaunchState, code: CompiledEngine | DeferredEngine | None, kinds: Kinds) -> None:
+    """Keep a launch that has ended, if a call of code was all of it, for those with the same settings and watchers of the same
+    ``kinds``."""
     straight = None if code is None else code.straight
     if straight is not None:
         kept = state.plan.main.notes.setdefault(STRAIGHT, {})
         if len(kept) >= KEPT:
             kept.clear()
-        kept[id(state.settings)] = straight
+        straight.machine.hooks = Hooks()
+        kept[id(state.settings), kinds] = straight
 
 
-def straight_for(plan: KernelPlan, settings: Settings) -> StraightLaunch | None:
-    """A launch with these settings, which are those of a grid and a block, that was kept."""
+def straight_for(plan: KernelPlan, settings: Settings, kinds: Kinds) -> StraightLaunch | None:
+    """A launch with these settings, which are those of a grid and a block, and with such watchers, that was kept."""
     kept = plan.main.notes.get(STRAIGHT)
-    found = None if kept is None else kept.get(id(settings))
+    found = None if kept is None else kept.get((id(settings), kinds))
     return found if found is not None and found.machine.launch.settings is settings and not found.failed else None
 
 
@@ -234,5 +245,7 @@ class DeferredEngine:
             self._engine.over()
 
 
+Kinds: TypeAlias = tuple[type[Listener], ...]
+"""The classes of a launch's watchers."""
 Engine: TypeAlias = "CompiledEngine | DeferredEngine"
 """What runs compiled parts of a launch."""
