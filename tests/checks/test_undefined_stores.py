@@ -85,6 +85,43 @@ def test_what_is_no_padding():
     assert launched("bytes", write) == ()
 
 
+WARPGROUP = """.version 8.7\n.target sm_90a\n.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .reg .b32 %r<9>; .reg .b64 %rd<3>; .reg .f32 %f<4>; .reg .pred %p; .shared .align 128 .b8 tile[2064];
+    ld.param.u64 %rd1, [out]; mov.u32 %r1, tile; mov.u32 %r7, 0; mov.u32 %r2, %tid.x; mad.lo.u32 %r3, %r2, 16, %r1;
+    st.shared.v4.b32 [%r3], {%r7, %r7, %r7, %r7}; mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
+    shr.u32 %r4, %r1, 4; or.b32 %r4, %r4, 0x80000; mov.b64 %rd2, {%r4, 16}; fence.proxy.async; bar.sync 0;
+    MAKE
+    st.shared.v4.b32 [%r1+2048], {%r7, %r5, %r7, %r7}; fence.proxy.async; bar.sync 0; setp.ne.u32 %p, %r2, 0; @%p bra END;
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1+2048], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+    END: ret;
+}
+"""
+PRODUCT = """wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, {%r8, %r7, %r7, %r7}, %rd2, 1, 1, 1, 0;
+    wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; mov.b32 %r5, %f0;"""
+
+
+@pytest.mark.parametrize(
+    ("make", "faulty"),
+    [
+        ("mov.b32 %r5, %r8;", False),
+        ("add.u32 %r5, %r8, 1;", True),
+        (PRODUCT, True),
+        (PRODUCT.replace("%r8", "%r7"), False),
+    ],
+    ids=["moved", "a sum", "a product", "a product of what is written"],
+)
+def test_padding_is_only_moved(make, faulty):
+    """Compilers make padding of a register that nobody wrote, but not of what is computed from it."""
+    found = warpsim.load(WARPGROUP.replace("MAKE", make))["k"](
+        1, 128, (np.zeros(4, np.uint32),), on_finding="collect", checks="init"
+    ).findings
+
+    assert ["comes from register %r8" in f.message for f in found] == [True] * faulty
+
+
 def test_what_a_tensor_leaves_out():
     """Elements outside of the tensor are not stored."""
     assert launched("a box", rows(0, 3), size=12) == ()
