@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+import random_branches
 import random_kinds
 import random_pairs
 
@@ -64,11 +65,12 @@ class Writer:
         cluster: int,
         callees: list[str],
         more: bool,
+        branches: bool,
         maps: bool = False,
         joint: str = "",
     ) -> None:
         self.rng, self.threads, self.tame, self.leaves, self.cluster = rng, threads, tame, leaves, cluster
-        self.callees, self.more, self.maps, self.joint = callees, more, maps, joint
+        self.callees, self.more, self.branches, self.maps, self.joint = callees, more, branches, maps, joint
         self.lines: list[str] = []
         self.labels = self.printed = 0
         self.loops: list[tuple[str, str]] = []
@@ -467,7 +469,10 @@ class Writer:
         ]
         for _ in range(self.rng.randrange(1, 5)):
             kind = self.rng.random()
-            if self.more and self.rng.random() < 0.4:
+            if self.branches and self.rng.random() < 0.6:
+                some = random_branches.OF_ANY + (random_branches.OF_ALL if together else [])
+                self.rng.choice(some)(self)
+            elif self.more and self.rng.random() < 0.4:
                 if not together or self.rng.random() < 0.5:
                     self.rng.choice(random_kinds.OF_ONE)(self)
                 elif (which := self.rng.random()) < 0.3:
@@ -499,18 +504,31 @@ BEGIN = """mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mov.u32 %lane, %laneid; mov
 shr.u32 %w, %i, 5;"""
 
 
-def kernel(seed: int, *, more: bool = False) -> Kernel:
-    """That of a seed; one of ``more`` kinds of steps is shorter, of the newest target."""
+def kernel(seed: int, *, more: bool = False, branches: bool = False) -> Kernel:
+    """That of a seed; one of ``more`` kinds of steps is shorter, of the newest target; it may have many short ``branches``."""
     rng = random.Random(seed)
     block = rng.choice(BLOCKS)
     threads, grid = block[0] * block[1], rng.choice([1, 1, 2, 5])
     tame, leaves, cluster = seed % 3 == 0, rng.random() < 0.3, 2 if grid == 2 and rng.random() < 0.5 else 0
     functions: list[str] = []
-    registers, shared = (f"{REGISTERS}\n{random_pairs.REGISTERS}", random_pairs.SHARED) if more else (REGISTERS, "")
+    registers, shared, begin = (
+        (f"{REGISTERS}\n{random_pairs.REGISTERS}", random_pairs.SHARED, BEGIN) if more else (REGISTERS, "", BEGIN)
+    )
+    if branches:
+        registers, shared = f"{registers} {random_branches.REGISTERS}", f"{shared} {random_branches.SHARED}"
+        begin = f"{BEGIN} {random_branches.BEGIN}"
 
     def writer(callees: list[str], **given: Any) -> Writer:
         return Writer(
-            rng, threads=threads, tame=tame, leaves=leaves, cluster=cluster, callees=callees, more=more, **given
+            rng,
+            threads=threads,
+            tame=tame,
+            leaves=leaves,
+            cluster=cluster,
+            callees=callees,
+            more=more,
+            branches=branches,
+            **given,
         )
 
     names = ["f0", "f1"] if rng.random() < 0.6 else []
@@ -519,11 +537,15 @@ def kernel(seed: int, *, more: bool = False) -> Kernel:
         inner = writer(names[:number])
         inner.block(1, together=name in joint)
         body = "\n".join(inner.lines)
-        functions.append(f""".func (.param .b32 z) {name} (.param .b32 x, .param .b64 y, .param .b64 v) {{ {registers} {SHAPE if number else ""} {BEGIN}
+        functions.append(f""".func (.param .b32 z) {name} (.param .b32 x, .param .b64 y, .param .b64 v) {{ {registers} {SHAPE if number else ""} {begin}
 ld.param.u32 %r0, [x]; ld.param.u64 %in, [y]; ld.param.u64 %work, [v]; {" ".join(f"add.u32 %r{k}, %r0, {k};" for k in range(1, 10))}
 {body}
 xor.b32 %r0, %r0, %r1; st.param.b32 [z], %r0; ret; }}""")
     main = writer(names, maps=more, joint="".join(joint))
+    if branches:
+        main.line(
+            f"setp.ne.u32 %l, %i, 0; @%l bra I; mbarrier.init.shared.b64 [gate], {rng.choice([1, 3, threads])}; I:"
+        )
     if tame or rng.random() < 0.5:
         main.line("mov.u32 %a, %i; mov.u32 %b, tile;")
         main.line(f"F: shl.b32 %x, %a, 2; add.u32 %x, %x, %b; st.shared.u32 [%x], %a; add.u32 %a, %a, {threads};")
@@ -552,13 +574,16 @@ xor.b32 %r0, %r0, %r1; st.param.b32 [z], %r0; ret; }}""")
 .global .align 1 .b8 format[] = {{37, 117, 32, 37, 117, 10, 0}};
 .shared .align 16 .b8 tile[{WORDS * 4}]; .shared .align 8 .b8 phases[16]; .shared .align 4 .b8 lock[32]; {shared}
 {chr(10).join(functions)}
-.visible .entry k(.param .u64 a, .param .u64 w, .param .u64 o{taken}) {limit}{{ {registers} {SHAPE if names else ""} {BEGIN}
+.visible .entry k(.param .u64 a, .param .u64 w, .param .u64 o{taken}) {limit}{{ {registers} {SHAPE if names else ""} {begin}
 ld.param.u64 %in, [a]; ld.param.u64 %work, [w]; ld.param.u64 %out, [o]; {values} {addresses if maps else ""}
 {body}
 {sums}
 mad.lo.u32 %a, %c, {threads}, %i; mul.wide.u32 %d, %a, 4; add.u64 %d, %d, %out; st.global.u32 [%d], %r0; ret; }}"""
+    if branches and rng.random() < 0.5:
+        text = random_branches.parted(text)
     silent = seed % 2 == 0 or (seed % 16 and ("cp.async" in text or "mbarrier" in text))
     if more:
         checks, (box, swizzles) = rng.choice(["none"] * 3 + ["default"] * 2 + ["all"]), rng.choice(random_pairs.BOXES)
-        return Kernel(text, grid, block, cluster, checks, 200_000, (box, rng.choice(swizzles)) if maps else None)
+        swizzle, most = rng.choice(swizzles), rng.choice([200_000] * 3 + [1_000]) if branches else 200_000
+        return Kernel(text, grid, block, cluster, checks, most, (box, swizzle) if maps else None)
     return Kernel(text, grid, block, cluster, "none" if silent else "default")

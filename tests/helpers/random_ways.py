@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import math
 import os
 import random
@@ -20,6 +21,7 @@ from random_kernels import WORDS, Kernel
 from state_equality import seen
 from warpsim.checks.race.reports import UNCHANGED
 from warpsim.debug import Session
+from warpsim.machine import plan
 
 WAYS = (
     *["at once"] * 5,
@@ -31,6 +33,7 @@ WAYS = (
     "late",
     "in waves",
     "profiled",
+    "stepped",
 )
 """Kernels take turns at them by their seeds."""
 
@@ -91,16 +94,28 @@ def outcome(made: Kernel, engine: str, **more: Any) -> dict[str, Any]:
     return found | {"printed": printed.getvalue(), "arrays": [a.tobytes() for a in given]}
 
 
-def session(made: Kernel, engine: str, seed: int) -> dict[str, Any]:
-    """What a session sees at some steps, and what it leaves; it runs past findings."""
+class Follows(warpsim.Watcher):
+    """Follows single steps and groups: then each step runs by itself, and branches are taken by groups."""
+
+    def step_before(self, machine: Any, group: Any, instruction: Any) -> None:
+        """Nothing."""
+
+    def group_split(self, machine: Any, group: Any, parts: Any) -> None:
+        """Nothing."""
+
+
+def session(made: Kernel, engine: str, seed: int, *, stepped: bool = False) -> dict[str, Any]:
+    """What a session sees at some steps (``stepped``: to which it goes one by one), and what it leaves; it runs past findings."""
     given, rng = arrays(made), random.Random(seed)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         launched = warpsim.load(made.text)["k"]
         one = Session(launched, (made.grid,), made.block, (*given, *maps(made, given)), **options(made, engine))
         one.stop_at_findings = False
-        looks = []
-        for _ in range(2):
-            looks.append(str(one.goto(rng.randrange(500))))
+        looks, places = [], [0, rng.randrange(500), rng.randrange(500)]
+        for before, place in itertools.pairwise(places):
+            for step in range(before, place) if stepped else ():
+                one.goto(step)
+            looks.append(str(one.goto(place)))
             looks.append(seen(one))
         end = one.cont()
     found = {"looks": looks, "end": str(end), "error": str(one.error), "findings": [str(f) for f in one.findings]}
@@ -147,6 +162,14 @@ def differing(seed: int, way: str, made: Kernel) -> list[str]:
     """What differs between a way and the interpreter."""
     if way == "session":
         expected, found = (session(made, engine, seed) for engine in ("interpreter", "compiled"))
+    elif way == "stepped":
+        expected, found = session(made, "interpreter", seed), session(made, "compiled", seed, stepped=True)
+        for one in (expected, found):  # but for the thread that is looked at, which goes its own way
+            one["looks"] = one["looks"][1::2]
+    elif way == "followed":
+        expected = outcome(made, "interpreter", watchers=[Follows()])
+        with mock.patch.object(plan, "OFTEN", 1):
+            found = outcome(made, "interpreter")
     elif way in OPTIONS:
         expected = outcome(made, "interpreter", **OPTIONS[way])
         found = outcome(made, "compiled", **OPTIONS[way])

@@ -19,39 +19,43 @@ FIRST = int(os.environ.get("WARPSIM_RANDOM_SEED", "116"))
 """How many kernels the sweep takes, and its first seed."""
 
 
-def compared(seeds: Iterable[int], done: list[Any]) -> tuple[list[str], int]:
+def compared(seeds: Iterable[int], done: list[Any], *, branches: bool = False) -> tuple[list[str], int]:
     """What differs, and in how many kernels machine code took part; kernels take turns at the ways."""
     bad, compiled = [], 0
     for seed in seeds:
         before, way = len(done), WAYS[seed % len(WAYS)]
-        bad += [f"seed {seed}, {way}: {name}" for name in differing(seed, way, kernel(seed, more=True))]
+        made = kernel(seed, more=True, branches=branches)
+        bad += [f"seed {seed}, {way}: {name}" for name in differing(seed, way, made)]
         compiled += len(done) > before
     return bad, compiled
 
 
-def test_some_kernels(done: list[Any]) -> None:
+@pytest.mark.parametrize(("seeds", "branches"), [((2, 7, 39), False), ((2, 7, 89), True)])
+def test_some_kernels(seeds: tuple[int, ...], branches: bool, done: list[Any]) -> None:
     """A few seeds, of kernels that compile in no time."""
-    bad, compiled = compared((2, 7, 39), done)
+    bad, compiled = compared(seeds, done, branches=branches)
 
     assert bad == []
     assert compiled > 1
 
 
 @pytest.mark.long
-def test_more_kernels(done: list[Any]) -> None:
+@pytest.mark.parametrize("branches", [False, True])
+def test_more_kernels(branches: bool, done: list[Any]) -> None:
     """Machine code takes part in most of them."""
-    bad, compiled = compared(range(100, 150), done)
+    bad, compiled = compared(range(100, 150), done, branches=branches)
 
     assert bad == []
     assert compiled > 40
 
 
 @pytest.mark.sweep
+@pytest.mark.parametrize("branches", [False, True])
 @pytest.mark.parametrize("part", range(8))
-def test_many_kernels(part: int, done: list[Any]) -> None:
+def test_many_kernels(part: int, branches: bool, done: list[Any]) -> None:
     """As many as the environment says."""
     seeds = range(FIRST + part, FIRST + MANY, 8)
-    bad, compiled = compared(seeds, done)
+    bad, compiled = compared(seeds, done, branches=branches)
 
     assert bad == []
     assert compiled > 0.8 * len(seeds)
