@@ -69,7 +69,7 @@ def test_an_operation(root):
     got = np.array([float(e) for e in exact]).astype(np.float32)
 
     out = np.empty(SHAPE)
-    found = compiled(root)(got.reshape(SHAPE), list(zip(values, errors, strict=True)), None, out, SHAPE)
+    found = compiled(root)(got.reshape(SHAPE), list(zip(values, errors, strict=True)), out, SHAPE)
 
     expected = np.array([float(e - Fraction(float(g))) for e, g in zip(exact, got, strict=True)])
     np.testing.assert_allclose(out.reshape(-1), expected, rtol=1e-6, atol=1e-15 * float(max(map(abs, exact))))
@@ -107,7 +107,7 @@ def test_special_values(n):
         left, right, wrong, result = lanes.copy(), lanes.copy(), np.zeros(n), lanes * 2
         left[-1], right[-1], wrong[-1], result[-1] = a, b, lost, got
         rest = float(result[-1]) - got if math.isfinite(got) else 0.0
-        found = compiled("add")(result, [(left, wrong), (right, None)], None, out, (n,))
+        found = compiled("add")(result, [(left, wrong), (right, None)], out, (n,))
 
         assert out[-1] == pytest.approx(error - rest, rel=1e-3, abs=0 if error > 1e-300 or not error else 1e-323)
         assert not out[:-1].any()
@@ -124,7 +124,7 @@ def test_the_other_of_a_nan(root, sign):
     """What is no number loses against any number, on either side."""
     left, right, out = np.array([NAN, 2, 1, NAN], np.float32), np.array([2, NAN, 3, NAN], np.float32), np.empty(4)
     got, wrong = sign * np.array([2, 2, 1, NAN], np.float32), np.array([0.0, 0.25, 0.25, 0.0])
-    found = compiled(root)(got, [(sign * left, sign * wrong), (sign * right, None)], None, out, (4,))
+    found = compiled(root)(got, [(sign * left, sign * wrong), (sign * right, None)], out, (4,))
 
     np.testing.assert_array_equal(out, sign * np.array([0.0, 0.25, 0.25, 0.0]))
     assert found[:4] == (0.375, 0.25, 2, -1)
@@ -136,19 +136,9 @@ def test_arrays_in_another_order():
     values = rng.standard_normal((70, 3)).astype(np.float32).T
     row, errors = np.ones((3, 1), np.float32), rng.standard_normal((70, 3)).T
     got, out = values + row, np.empty((3, 70))
-    compiled("add")(got, [(row, None), (values, errors)], None, out, (3, 70))
+    compiled("add")(got, [(row, None), (values, errors)], out, (3, 70))
 
     np.testing.assert_allclose(out, (values.astype(float) + errors + 1) - got, rtol=1e-12)
-
-
-def test_lanes_that_do_not_count():
-    """What is masked is not counted, and not mended."""
-    got, error = np.array([1, 2, INF, 4], np.float32), np.array([1e-7, 0.5, 3.0, NAN])
-    out = np.empty(4)
-    found = compiled("error")(got, [(None, error)], np.array([True, False, False, False]), out, (4,))
-
-    assert found == (pytest.approx(1e-7), pytest.approx(1e-7), 0, -1, 0, 1)
-    np.testing.assert_array_equal(out, error)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +180,7 @@ class Only:
         return compiled(root) if root in self.roots else None
 
 
-@pytest.mark.parametrize("roots", [("add", "sub", "mul", "error"), ("error",)])
+@pytest.mark.parametrize("roots", [("add", "sub", "mul"), ("sub",)])
 @pytest.mark.parametrize("special", [1, np.inf, 3e38])
 def test_a_launch_with_passes(monkeypatch, roots, special):
     """It reports what one reports whose shadows are computed by NumPy: sums that absorb a term, too, and what is not finite."""
@@ -207,10 +197,8 @@ def test_a_launch_with_passes(monkeypatch, roots, special):
 
 
 @pytest.mark.long
-def test_halves_and_doubles():
-    """The least normal f16 is 2^-14; errors of f64 are no f32."""
+def test_halves():
+    """The least normal f16 is 2^-14."""
     got, out = np.array([2.0**-20, 1.0], np.float16), np.empty(2)
-    found = compiled("error", "f16")(got, [(None, np.array([2.0**-24, 0.0]))], None, out, (2,))
+    found = compiled("add", "f16")(got, [(got, np.array([2.0**-24, 0.0])), (got * 0, None)], out, (2,))
     assert found[:3] == (2.0**-10, 2.0**-10, 0)
-    found = compiled("error", "f64")(np.array([1.0, 3.0]), [(None, np.array([2.0**-300, 0.0]))], None, out, (2,))
-    assert found[:3] == (2.0**-300, 2.0**-300, 0)

@@ -22,7 +22,7 @@ from warpsim.native.compiling.images import function_at
 from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.matrix.text import WIDE, Text, real
 from warpsim.native.tiering.cost import FIRST
-from warpsim.numerics.arrays import F32, F64, Array, DType
+from warpsim.numerics.arrays import F32, Array
 from warpsim.records import frozen
 
 Emit = Callable[[Text, int, Sequence[str]], str]
@@ -63,8 +63,6 @@ WHOLE: dict[str, tuple[int, Emit]] = {
     "abs": (1, lambda text, n, s: _function(text, "fabs", "double", s[0], n)),
 }  # fmt: skip
 """How many sources an operation has, and what makes shadows of theirs."""
-ERROR = "error"
-"""The root of what is given its errors."""
 TINY = 5e-324
 RESULTS = struct.Struct("<ddqqqq")
 """What a pass leaves in its first words: the sum of the relative errors, the largest finite one, where that is, where the first
@@ -107,20 +105,16 @@ class _Lanes:
 
 class _Pass:
     """The text of a pass. ``args`` are `RESULTS`, the numbers of rows and of lanes in a row, then for each array its address, the step
-    between lanes (0: one element for all of a row), and the address of a table of where rows begin: results, a mask of the lanes
-    that count, of each source the values (for `ERROR` nothing) and the errors, and where errors go."""
+    between lanes (0: one element for all of a row), and the address of a table of where rows begin: results, of each source the
+    values and the errors, and where errors go."""
 
-    def __init__(self, root: str, kind: str, small: float, least: float) -> None:
+    def __init__(self, root: str, small: float, least: float) -> None:
         self.root, self.small, self.least = root, small, least
-        self.type = "double" if kind == "f64" else "float"
         self.text = text = Text()
         self.at = RESULTS.size // 8
         rows, self.count = self._word(), self._word()
-        self.got, self.mask = self._given(self.type), self._given("i8")
-        self.sources = [
-            (None if root == ERROR else self._given(self.type), self._given("double"))
-            for _ in range(WHOLE.get(root, (1, None))[0])
-        ]
+        self.got = self._given("float")
+        self.sources = [(self._given("float"), self._given("double")) for _ in range(WHOLE[root][0])]
         self.out = self._given("double")
         self.first, self.absorbed, self.flags = (self._kept("i64", v) for v in ("-1", "0", "0"))
         whole = text.make(f"and i64 {self.count}, {-WIDE}")
@@ -128,7 +122,7 @@ class _Pass:
         vectors = text.make(f"lshr i64 {whole}, {WIDE.bit_length() - 1}")
         self.best, self.place = self._kept("double", "-1.0"), self._kept("i64", "0")
         found = [(n, self._kept(f"<{n} x double>", "zeroinitializer")) for n in (WIDE, 1)]
-        arrays = [self.got, self.mask, self.out, *(a for pair in self.sources for a in pair if a is not None)]
+        arrays = [self.got, self.out, *(a for pair in self.sources for a in pair)]
         with text.loop(rows) as row:
             for array in arrays:
                 array.begin(row)
@@ -153,23 +147,22 @@ class _Pass:
 
     def _lanes(self, lane: str, n: int, total: str) -> None:
         """The work of ``n`` lanes."""
-        text, type = self.text, self.type
+        text = self.text
         vector, flags = f"<{n} x double>", f"<{n} x i1>"
         got = self.got.load(lane, n)
-        counts = text.op("icmp ne", "i8", self.mask.load(lane, n), "zeroinitializer", n=n)
         wide = self._wide(got, n)
-        whole, error = self._errors(lane, n, got, wide, counts)
-        size = _function(text, "fabs", type, got, n)
-        short = error if type == "double" else text.to("fptrunc", "double", error, "float", n=n)
-        ratio = self._wide(_function(text, "fabs", type, text.op("fdiv", type, short, size, n=n), n), n)
-        large = text.op("fcmp oge", type, size, real(self.small, type), n=n)
-        finite = text.op("fcmp olt", type, size, real(math.inf, type), n=n)
+        whole, error = self._errors(lane, n, got, wide)
+        size = _function(text, "fabs", "float", got, n)
+        short = text.to("fptrunc", "double", error, "float", n=n)
+        ratio = self._wide(_function(text, "fabs", "float", text.op("fdiv", "float", short, size, n=n), n), n)
+        large = text.op("fcmp oge", "float", size, real(self.small, "float"), n=n)
+        finite = text.op("fcmp olt", "float", size, real(math.inf, "float"), n=n)
         bounded = text.op("fcmp olt", "double", ratio, real(math.inf, "double"), n=n)
         usual = text.make(f"and {flags} {large}, {bounded}")
         usual = text.make(f"and {flags} {usual}, {finite}")
-        unusual = text.select(counts, "i1", text.make(f"xor {flags} {usual}, splat (i1 true)"), "zeroinitializer", n=n)
+        unusual = text.make(f"xor {flags} {usual}, splat (i1 true)")
         relative, errors = text.slot(vector), text.slot(vector)
-        text.store(vector, text.select(counts, "double", ratio, "zeroinitializer", n=n), relative, 8)
+        text.store(vector, ratio, relative, 8)
         text.store(vector, error, errors, 8)
         with text.when(text.any(unusual, n)):
             self._rare(lane, n, unusual, (large, finite), wide, whole, error, relative, errors)
@@ -190,44 +183,38 @@ class _Pass:
         self._flag(text.make(f"zext i1 {text.any(wrong, n)} to i64"))
 
     def _wide(self, value: str, n: int) -> str:
-        return value if self.type == "double" else self.text.to("fpext", "float", value, "double", n=n)
+        return self.text.to("fpext", "float", value, "double", n=n)
 
     def _flag(self, bits: str) -> None:
         text = self.text
         text.store("i64", text.make(f"or i64 {text.load('i64', self.flags, 8)}, {bits}"), self.flags, 8)
 
-    def _errors(self, lane: str, n: int, got: str, wide: str, counts: str) -> tuple[str, str]:
+    def _errors(self, lane: str, n: int, got: str, wide: str) -> tuple[str, str]:
         """The shadows and the errors of lanes."""
         text = self.text
-        if self.root == ERROR:
-            return "", self.sources[0][1].load(lane, n)
         values, shadows = [], []
         for value, error in self.sources:
-            assert value is not None
             v, e = value.load(lane, n), error.load(lane, n)
             values.append(v)
-            ends = text.op(
-                "fcmp uge", self.type, _function(text, "fabs", self.type, v, n), real(math.inf, self.type), n=n
-            )
+            ends = text.op("fcmp uge", "float", _function(text, "fabs", "float", v, n), real(math.inf, "float"), n=n)
             wrong = text.op("fcmp une", "double", e, "zeroinitializer", n=n)
             alone = text.make(f"and <{n} x i1> {ends}, {wrong}")  # the error of what is not finite is the shadow
             shadows.append(text.select(alone, "double", e, text.op("fadd", "double", self._wide(v, n), e, n=n), n=n))
         for term, minus, others in TERMS.get(self.root, ()):
-            self._absorbs(n, got, values, term, others, counts, minus=minus)
+            self._absorbs(n, got, values, term, others, minus=minus)
         whole = WHOLE[self.root][1](text, n, shadows)
         return whole, text.op("fsub", "double", whole, wide, n=n)
 
-    def _absorbs(
-        self, n: int, got: str, values: list[str], term: int, others: tuple[int, ...], counts: str, *, minus: bool
-    ) -> None:
+    def _absorbs(self, n: int, got: str, values: list[str], term: int, others: tuple[int, ...], *, minus: bool) -> None:
         """Count sums that equal a term although the other is not zero."""
-        text, type = self.text, self.type
-        one = text.make(f"fneg <{n} x {type}> {values[term]}") if minus else values[term]
-        same_ = text.op("fcmp oeq", type, got, one, n=n)
+        text = self.text
+        one = text.make(f"fneg <{n} x float> {values[term]}") if minus else values[term]
+        same_ = text.op("fcmp oeq", "float", got, one, n=n)
         with text.when(text.any(same_, n)):
-            size = _function(text, "fabs", type, got, n)
-            terms = [counts, text.op("fcmp olt", type, size, real(math.inf, type), n=n)]
-            terms += [text.op("fcmp une", type, v, "zeroinitializer", n=n) for v in (got, *(values[k] for k in others))]
+            size = _function(text, "fabs", "float", got, n)
+            terms = [text.op("fcmp olt", "float", size, real(math.inf, "float"), n=n)]
+            factors = (got, *(values[k] for k in others))
+            terms += [text.op("fcmp une", "float", v, "zeroinitializer", n=n) for v in factors]
             for each in terms:
                 same_ = text.make(f"and <{n} x i1> {same_}, {each}")
             bits = text.make(f"zext i{n} {text.make(f'bitcast <{n} x i1> {same_} to i{n}')} to i64")
@@ -255,15 +242,13 @@ class _Pass:
         nan = text.op("fcmp uno", "double", error, error, n=n)
         lost = text.select(nan, "double", "zeroinitializer", error, n=n)
         ratio = _function(text, "fabs", "double", text.op("fdiv", "double", lost, size, n=n), n)
-        if self.type == "float":
-            short = text.to("fpext", "float", text.to("fptrunc", "double", ratio, "float", n=n), "double", n=n)
-            ratio = text.select(large, "double", short, ratio, n=n)
-        if whole:
-            kept = text.op("fcmp olt", "double", _function(text, "fabs", "double", whole, n), endless, n=n)
-            zero = text.op("fcmp oeq", "double", whole, "zeroinitializer", n=n)
-            other = text.select(zero, "double", real(TINY, "double"), whole, n=n)
-            other = text.select(kept, "double", other, "zeroinitializer", n=n)
-            lost = text.select(finite, "double", lost, other, n=n)
+        short = self._wide(text.to("fptrunc", "double", ratio, "float", n=n), n)
+        ratio = text.select(large, "double", short, ratio, n=n)
+        kept = text.op("fcmp olt", "double", _function(text, "fabs", "double", whole, n), endless, n=n)
+        zero = text.op("fcmp oeq", "double", whole, "zeroinitializer", n=n)
+        other = text.select(zero, "double", real(TINY, "double"), whole, n=n)
+        other = text.select(kept, "double", other, "zeroinitializer", n=n)
+        lost = text.select(finite, "double", lost, other, n=n)
         off = text.op("fcmp une", "double", lost, "zeroinitializer", n=n)
         ends = text.select(off, "double", endless, "zeroinitializer", n=n)
         ratio = text.select(finite, "double", ratio, ends, n=n)
@@ -303,27 +288,25 @@ class _Pass:
         return "\n".join([*head, *text.lines, "  ret i32 0", "}", ""])
 
 
-Sources = Sequence[tuple[Array | None, Array | None]]
+Sources = Sequence[tuple[Array, Array | None]]
 
 
 @frozen(eq=False)
 class Pass:
-    """A compiled pass over results in one of the types of values."""
+    """A compiled pass over results of an operation."""
 
     call: Callable[[int], int]
-    dtype: DType
     layout: struct.Struct
 
     def __call__(
-        self, got: Array, sources: Sources, active: Array | None, out: Array, shape: tuple[int, ...]
+        self, got: Array, sources: Sources, out: Array, shape: tuple[int, ...]
     ) -> tuple[float, float, int, int, int, int]:
-        """Store the errors of results to ``out``, f64 in a row; ``sources`` are values with errors, or the errors that `ERROR` is
-        given without any. The shapes broadcast to ``shape``. Gives `RESULTS`."""
-        dtype, size = self.dtype, out.size
-        arrays = [got if got.dtype is dtype else got.astype(dtype), TRUE if active is None else active]
+        """Store the errors of results to ``out``, f64 in a row; ``sources`` are values with errors. The shapes broadcast to
+        ``shape``. Gives `RESULTS`."""
+        size = out.size
+        arrays = [got if got.dtype is F32 else got.astype(F32)]
         for value, error in sources:
-            if value is not None:
-                arrays.append(value if value.dtype is dtype else value.astype(dtype))
+            arrays.append(value if value.dtype is F32 else value.astype(F32))
             arrays.append(NONE if error is None else error)
         arrays.append(out)
         words = [1, size]
@@ -391,8 +374,8 @@ SHORT = 64
 FIRST_ROW = np.zeros(1, np.int64)
 ORIGIN = address_of(FIRST_ROW)
 """The table of an array that is one row."""
-TRUE, NONE, BOOL = np.ones(1, np.bool_), np.array([-0.0]), np.dtype(np.bool_)
-"""All lanes count; what changes no number, not even a zero; the type of masks."""
+NONE = np.array([-0.0])
+"""What changes no number, not even a zero."""
 COMPILING = 0.05
 """Seconds that a pass takes to compile, about."""
 CALL, LANE = 2e-5, 6e-9
@@ -412,7 +395,7 @@ class Passes:
         """The pass of an operation on elements of a type; None while there is none. What is worth it is compiled behind launches."""
         key = root, kind
         if key not in self._found:
-            known = root == ERROR or (root in WHOLE and kind != "f64")
+            known = root in WHOLE and kind != "f64"
             kept = kept_function(f"shadow {key}") if known else None
             self._found[key] = None if kept is None else self._bound(key, kept)
             self._spared[key] = 0.0 if known else -math.inf
@@ -429,10 +412,8 @@ class Passes:
         return bool(self._queued) or "llvmlite" in sys.modules or sum(s for s in self._spared.values() if s > 0) > FIRST
 
     def _bound(self, key: tuple[str, str], address: int) -> Pass:
-        root, kind = key
-        arrays = 2 * WHOLE[root][0] if root in WHOLE else 1
-        layout = struct.Struct(f"{RESULTS.format}{2 + 3 * (arrays + 3)}q")
-        return Pass(function_at(address), F64 if kind == "f64" else F32, layout)
+        arrays = 2 + 2 * WHOLE[key[0]][0]
+        return Pass(function_at(address), struct.Struct(f"{RESULTS.format}{2 + 3 * arrays}q"))
 
     def compile(self, root: str, kind: str) -> None:
         """Make a pass, which is kept for later processes."""
@@ -449,7 +430,7 @@ NAME = "shadow"
 
 def text_of(root: str, kind: str) -> str:
     """The module of a pass."""
-    return _Pass(root, kind, SMALL[kind], LEAST_NORMAL[kind]).module(NAME)
+    return _Pass(root, SMALL[kind], LEAST_NORMAL[kind]).module(NAME)
 
 
 @lru_cache(maxsize=1)

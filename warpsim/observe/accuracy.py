@@ -78,7 +78,6 @@ from warpsim.observe.accuracy_values import (
     Pending,
     Results,
     Rule,
-    Sources,
     elements,
     error_in,
     error_of,
@@ -292,9 +291,8 @@ class Accuracy(Watcher):
                 error, whole = _doubled(root, values, errors, got), None
             else:
                 sources = [shadow_value(v, e) for v, e in zip(values, errors, strict=True)]
-                shape = np.broadcast_shapes(*[each.shape for each in sources])
-                whole = rounding.applied(EXACT[root](*sources, out=self._wholes.arrays.take(shape), dtype=F64))
-                error = self._less(whole, got)
+                whole = rounding.applied(EXACT[root](*sources, dtype=F64))
+                error = np.subtract(whole, got, dtype=F64)
             active = p.active
             if p.rule.rounds:
                 others = ~in_binade_of_one(np.abs(got), rounding.kind)
@@ -305,11 +303,6 @@ class Accuracy(Watcher):
         for output, kept in zip(instruction.outputs[1:], factors, strict=False):  # what a fused sum needs later
             made.update({(output.registers[0], part): error for part, error in kept.items()})
         return made
-
-    def _less(self, whole: Array, got: Array) -> Array:
-        """Shadows less results."""
-        shape = whole.shape if whole.shape == got.shape else np.broadcast_shapes(whole.shape, got.shape)
-        return np.subtract(whole, got, out=self._wholes.arrays.take(shape), dtype=F64)
 
     def _convert(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         slot, rounding = instruction.outputs[0].registers[0], p.rule.rounding
@@ -323,7 +316,7 @@ class Accuracy(Watcher):
             got = part_of(result, (rounding.to, k))
             whole = rounding.applied(shadow_value(value, error))
             if rounding.to != "f64" or error is None or rounding.integral:
-                new = self._less(whole, got)
+                new = np.subtract(whole, got, dtype=F64)
             elif rounding.limits is None:
                 new = error
             else:
@@ -474,7 +467,7 @@ class Accuracy(Watcher):
             error = None if error is None else np.where(scale, error, 0.0)
         if product.rest is None:
             whole = product.sums + shadow_value(addend, error)
-            new = self._less(whole, got)
+            new = np.subtract(whole, got, dtype=F64)
         else:
             whole = product.sums + addend
             new = two_sum(product.sums, addend, whole) + product.rest + (whole - got)
@@ -727,7 +720,7 @@ class Accuracy(Watcher):
         expected, self._expected = self._expected, []
         for each in expected:
             got, place, columns = tensor.results(machine, each)
-            error = self._less(each.whole, got)
+            error = np.subtract(each.whole, got, dtype=F64)
             kept = None if each.kept is None else np.broadcast_to(each.kept, got.shape)
             instruction = transfer.place or group.instruction
             results = Results(group, instruction, [each.whole], [None], got, each.kind)
@@ -778,36 +771,7 @@ class Accuracy(Watcher):
         if known.adds and not stored and len(values) > 1:
             birth.kinds["absorption"] += _absorbed(values, got, active, subtracts=instruction.form.root == DIFFERENCE)
         shape = got.shape if got.shape == error.shape else np.broadcast_shapes(got.shape, error.shape)
-        found = self._passed(results, error, active, shape, whole)
-        return self._counted(birth, results, found or self._measured(results, error, active, shape, whole))
-
-    def _passed(
-        self, results: Results, error: Array, active: Array | None, shape: tuple[int, ...], whole: Array | None
-    ) -> Sizes | None:
-        """How large errors are, in one pass; None where there is none, or where shadows have to be mended."""
-        compiled = self._passes and self._passes.of("error", results.kind, math.prod(shape))
-        if not compiled:
-            return None
-        given = shape
-        if active is not None and active.shape != shape:
-            shape = np.broadcast_shapes(shape, active.shape)
-        found, _, bits = self._run(compiled, results.got, [(None, error)], active, shape)
-        if bits > 1 and whole is not None:
-            return None
-        return found if bits else Sizes(None, given, 0.0, 0.0, 0)
-
-    def _run(
-        self, compiled: Pass, got: Array, sources: Sources, active: Array | None, shape: tuple[int, ...]
-    ) -> tuple[Sizes, int, int]:
-        """The errors of results, how many sums were absorbed, and what a pass says: whether there are errors (1), and values that are
-        not finite (2)."""
-        out = self._wholes.arrays.take(shape)
-        out = np.empty(shape) if out is None else out
-        total, largest, top, first, absorbed, bits = compiled(got, sources, active, out, shape)
-        if bits > 1:
-            self._wholes.endless = True
-        worst = (math.inf, first) if first >= 0 else (largest, top)
-        return Sizes(out if bits else None, shape, total, *worst), absorbed, bits
+        return self._counted(birth, results, self._measured(results, error, active, shape, whole))
 
     def _measured(
         self, results: Results, error: Array, active: Array | None, shape: tuple[int, ...], whole: Array | None
@@ -853,10 +817,15 @@ class Accuracy(Watcher):
         for array in errors:
             if array is not None and array.shape != shape:
                 shape = np.broadcast_shapes(shape, array.shape)
-        found, absorbed, _ = self._run(compiled, got, list(zip(values, errors, strict=True)), None, shape)
+        out = np.empty(shape)
+        sources = list(zip(values, errors, strict=True))
+        total, largest, top, first, absorbed, bits = compiled(got, sources, out, shape)
+        if bits > 1:
+            self._wholes.endless = True
         if known.adds:
             birth.kinds["absorption"] += absorbed
-        return self._counted(birth, results, found)
+        worst = (math.inf, first) if first >= 0 else (largest, top)
+        return self._counted(birth, results, Sizes(out if bits else None, shape, total, *worst))
 
     def launch_ended(self, launch: LaunchState) -> None:
         """Note where error is born, if the launch checks for it."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -65,28 +64,7 @@ def error_of(whole: Array, value: Array) -> Array:
     return error
 
 
-class Recycled:
-    """Arrays of f64 that are used again once nobody holds them: fresh ones cost page faults, several times the arithmetic."""
-
-    def __init__(self) -> None:
-        self._kept: dict[int, list[Array]] = {}
-
-    def take(self, shape: tuple[int, ...]) -> Array | None:
-        """An uninitialised array; None if that is as good."""
-        size = math.prod(shape)
-        if size < WORTHWHILE:
-            return None
-        kept = self._kept.setdefault(size.bit_length(), [])
-        for free in range(len(kept)):
-            if _references(kept, free) == UNHELD:
-                break
-        else:
-            free = len(kept)
-            kept.append(np.empty(1 << size.bit_length()))
-        return kept[free][:size].reshape(shape)
-
-
-Sources = Sequence[tuple["Array | None", "Array | None"]]
+Sources = Sequence[tuple[Array, "Array | None"]]
 """Values with their errors."""
 
 
@@ -94,7 +72,7 @@ class Pass(Protocol):
     """One pass over the lanes of an operation, in place of several by NumPy."""
 
     def __call__(
-        self, got: Array, sources: Sources, active: Array | None, out: Array, shape: tuple[int, ...]
+        self, got: Array, sources: Sources, out: Array, shape: tuple[int, ...]
     ) -> tuple[float, float, int, int, int, int]:
         """Store the errors of results to ``out``; ``sources`` are values and errors. Gives the sum of the relative errors, the largest
         finite one, where that is, where the first infinite one is (or -1), how many sums equal a term, and bits: 1 if an error is not
@@ -105,19 +83,7 @@ class Passes(Protocol):
     """Where passes are."""
 
     def of(self, root: str, kind: str, lanes: int) -> Pass | None:
-        """That of an operation ("error": of what is given its errors) on so many elements of a type, if there is one."""
-
-
-WORTHWHILE = 1 << 15
-"""From how many elements on."""
-
-
-def _references(kept: list[Array], k: int) -> int:
-    return sys.getrefcount(kept[k])
-
-
-UNHELD = _references([np.empty(0)], 0)
-"""References to a kept array if nobody else has one: how many Python counts differs between its versions."""
+        """That of an operation on so many elements of a type, if there is one."""
 
 
 @frozen(eq=False)
