@@ -208,6 +208,41 @@ def test_later_waves(batches, monkeypatch):
     assert numbers((64, 1, 1), [(1, 0, 0), (30, 0, 0), (31, 0, 0)], batches, batch_threads=256) == [[1], [30, 31]]
 
 
+@pytest.mark.parametrize(
+    ("grid", "ctas", "expected"),
+    [
+        ((64, 1, 1), [(0, 0, 0), (3, 0, 0)], [range(4), range(4, 64)]),
+        ((64, 1, 1), [(1, 0, 0)], [[1], [0], range(2, 64)]),
+        (
+            (64, 1, 1),
+            [(0, 0, 0), (30, 0, 0)],
+            [[0], range(1, 8), range(8, 16), range(16, 24), [30], range(24, 30), range(31, 64)],
+        ),
+        ((8, 1, 1), [(0, 0, 0)], [[0], range(1, 8)]),
+        ((4, 16, 1), [(0, 0, 0), (3, 0, 0)], [range(4), range(4, 64)]),
+        ((4, 16, 1), [(3, 0, 0)], [[3], range(3), range(4, 64)]),
+        ((3, 16, 1), [(0, 1, 0)], [[3], range(3), [4, 5], range(6, 48)]),
+    ],
+)
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_left_of_a_wave(grid, ctas, expected, fails, batches, monkeypatch):
+    """It is one batch with later waves beside it, when code has run whole waves; where that fails, it is one by itself."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+    monkeypatch.setattr(CompiledEngine, "records", lambda engine, state: False)
+    kernel = warpsim.load(GRID.replace("@DOUBT@", ""))["k"]
+    for launch in range(2):
+        if launch and fails:
+            monkeypatch.setattr(CompiledEngine, "run_through", lambda engine, machine, group: False)
+        batches.clear()
+        out = np.full((grid[0] * grid[1], 32), 99, np.uint32)
+        result = kernel(grid, (32,), (out,), watchers=[tracer := Tracer(ctas)], engine="compiled", batch_threads=256)
+
+        assert np.array_equal(out, np.arange(len(out))[:, None].repeat(32, 1))
+        assert tracer.trace().profile.total.executions == result.instructions
+
+    assert fails or [some for _, some in batches] == [list(some) for some in expected]
+
+
 WAYS = (
     module_head("sm_90a")
     + """

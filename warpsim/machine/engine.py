@@ -114,9 +114,8 @@ class Compiled(Protocol):
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""
 
-    def joined(self, state: LaunchState, failed: int = 0) -> int:
-        """How many waves of CTAs may begin as one batch, because code is likely to run their threads to the end; ``failed``: it did
-        not run so many."""
+    def joined(self, state: LaunchState) -> int:
+        """How many waves of CTAs may begin as one batch, because code is likely to run their threads to the end."""
 
     def records(self, state: LaunchState) -> bool:
         """Whether code may run CTAs from start to end that are to be seen from near."""
@@ -340,13 +339,13 @@ class Run:
         state, code = self.state, self.compiled
         if all_begun(state) or not room(state):
             return False
-        joined = 1
-        if code is not None and not (state.batches or state.pieces or state.plan.uses.cancels):
-            joined = code.joined(state)
-            if self._records and state.near is not None and code.records(state) and self._recorded(code, joined):
+        joined, pieces = 1, state.pieces
+        if code is not None and not (state.batches or state.plan.uses.cancels):
+            joined, records = code.joined(state), self._records and not pieces and state.near is not None
+            if records and code.records(state) and self._recorded(code, joined):
                 return True
         batch, waves = next_batch(state, joined)
-        while code is not None and joined > 1 and not batch.near:
+        if code is not None and joined > 1 and not batch.near:
             machine = self._begin(batch)
             group = machine.batch.runnable[0]
             if code.run_through(machine, group):
@@ -356,8 +355,8 @@ class Run:
                 return True
             state.batches.pop()  # these CTAs run wave by wave
             del self._machines[id(batch)]
-            joined = code.joined(state, waves)
-            batch, waves = next_batch(state, joined)
+            state.pieces = pieces
+            batch, waves = next_batch(state)
         state.waves, state.cancelled = state.waves + waves, 0
         self._begin(batch)
         return True

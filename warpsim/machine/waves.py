@@ -22,9 +22,16 @@ TENSOR_BYTES = 2 * 4 * LANES * COLUMNS
 
 def next_batch(state: LaunchState, most: int = 1) -> tuple[BatchState, int]:
     """The CTAs that begin next, a rectangle of the grid, and how many waves these are: ``most``, if they make one, and none of
-    them is to be seen from near. Some must be left (`all_begun`). Of a wave that has such CTAs, these begin first, by themselves."""
+    them is to be seen from near. Some must be left (`all_begun`). Of a wave that has such CTAs, these begin first, by themselves, and
+    what is left last, with waves beside it if ``most`` is above one."""
     if state.pieces:
-        return _batch(state, state.pieces.pop(0)), 0
+        piece, state.pieces = state.pieces[0], state.pieces[1:]
+        if most > 1 and not state.pieces:
+            beside, waves = _next_waves(state, most)
+            joint = _joint(piece, beside)
+            if joint is not None and not len(_near(state, beside)):
+                return _batch(state, joint), waves
+        return _batch(state, piece), 0
     place, waves = _next_waves(state, most)
     if state.near is not None and len(_near(state, place)):
         place, waves = _next_waves(state, 1)
@@ -51,6 +58,16 @@ def _next_waves(state: LaunchState, most: int) -> tuple[Rectangle, int]:
     else:
         width *= waves
     return (row, column, min(height, rows - row), min(width, gx - column)), waves
+
+
+def _joint(one: Rectangle, other: Rectangle) -> Rectangle | None:
+    """Two parts of the grid as one, if the other begins where the first ends."""
+    row, column, height, width = one
+    if other == (row, column + width, height, other[3]):
+        return row, column, height, width + other[3]
+    if other == (row + height, column, other[2], width):
+        return row, column, height + other[2], width
+    return None
 
 
 def _batch(state: LaunchState, place: Rectangle, *, near: bool = False) -> BatchState:

@@ -203,10 +203,10 @@ class DeferredEngine:
         """The next step of the group's block at which code may begin, else ``last``."""
         return last
 
-    def joined(self, state: LaunchState, failed: int = 0) -> int:
+    def joined(self, state: LaunchState) -> int:
         """How many waves may begin as one batch."""
         engine = self._wanted()
-        return 1 if engine is None else engine.joined(state, failed)
+        return 1 if engine is None else engine.joined(state)
 
     def serves(self, state: LaunchState, seconds: float) -> bool:
         """Whether there is code to run CTAs from start to end, or compiling it pays."""

@@ -213,10 +213,10 @@ class CompiledEngine:
             self._calls = Calls(self._budget, self._observer, self._lane)
         return self._calls
 
-    def joined(self, state: LaunchState, failed: int = 0) -> int:
+    def joined(self, state: LaunchState) -> int:
         """How many waves may run as one batch, which spares calls: several where a region has run whole waves to their
         end."""
-        if failed or not self._joins or state.cluster != (1, 1, 1):
+        if not self._joins or state.cluster != (1, 1, 1):
             return 1
         profile = self.profile(state.plan.main)
         self._joined_whole = self._whole is not None and self._joins_all(state, profile)
