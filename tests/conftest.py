@@ -15,14 +15,21 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # each process that a test 
     sys.dont_write_bytecode = False
 
 
-def pytest_collection_finish():
-    """Python's garbage collector looked a tenth of the time at what lives to the end of the run: modules, and the tests."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(5_000)
-    from warpsim.program import load
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Python's garbage collector looked a tenth of the time at what lives to the end of the run, modules and the tests, and as
+    long again at the syntax trees that a first run makes of each file."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+        gc.set_threshold(5_000)
+        from warpsim.program import load
 
-    load.LONG = math.inf  # no text that a test reads is to come from a test before it
+        load.LONG = math.inf  # no text that a test reads is to come from a test before it
 
 
 def pytest_terminal_summary(terminalreporter):
