@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from driver_calls import OUT_OF_MEMORY, UNKNOWN, row, string
-from warpsim.driver import library, modules, results
+from warpsim.driver import driver, library, modules, results
 from warpsim.driver.abi import binding, compilers, process
 from warpsim.driver.abi.calls import CALLS, INTERRUPT, Call, guarded
 from warpsim.driver.abi.nvcc.__main__ import translated
@@ -145,7 +145,7 @@ def test_what_kernels_print(call, capfd, monkeypatch):
     """It goes where the program prints: Python's stream, or that of C."""
     said = io.StringIO()
     monkeypatch.setattr(sys, "stdout", said)
-    process._to_python("one\n")
+    driver._to_stdout("one\n")
     assert said.getvalue() == "one\n"
     process._to_c("two\n")
     ctypes.CDLL(None).fflush(None)

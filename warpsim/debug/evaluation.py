@@ -205,38 +205,22 @@ class Context:
 
     def load(self, at: Location) -> Value:
         """Load the elements at a location."""
-        if at.of is not None:
-            return self._object(at, at.of)
-        if at.type.kind == "o":  # its handle is its address
+        if at.of is None and at.type.kind == "o":  # its handle is its address
             handles = np.uint64(at.address) + np.arange(at.count or 1, dtype=np.uint64) * np.uint64(at.each)
             return Value(handles if at.count else handles[0])
-        if at.count is not None:
-            if at.count > MOST:
-                raise DebugError(f"{at.count} elements are too many to show; take a slice, such as name[0:64]")
-            raw = self.place(at.space, at.address).read(at.count * at.each)
-            return unpacked(np.frombuffer(raw, plain_type(at.type)), at.type, at, lanes=False)
-        if not isinstance(at.address, np.ndarray):
-            raw = self.place(at.space, at.address).read(at.each)
-            return unpacked(np.frombuffer(raw, plain_type(at.type))[0:1].reshape(()), at.type, at, lanes=False)
-        here = self.lanes()
-        data = np.zeros(32, plain_type(at.type))
-        for lane in np.flatnonzero(here).tolist():
-            raw = self.place(at.space, at.address[lane], lane).read(at.each)
-            data[lane] = np.frombuffer(raw, data.dtype)[0]
-        return unpacked(data, at.type, at, lanes=True)
-
-    def _object(self, at: Location, of: CType) -> Value:
-        """Load an object of a type of C."""
         if (at.count or 0) > MOST:
             raise DebugError(f"{at.count} elements are too many to show; take a slice, such as name[0:64]")
-        if not isinstance(at.address, np.ndarray):
-            raw = self.place(at.space, at.address).read(at.nbytes)
-            return Value(np.asarray(np.frombuffer(raw, of.dtype)[0]), at=at, type=of)
-        data = np.zeros(32, of.dtype)
-        for lane in np.flatnonzero(self.lanes()).tolist():
-            raw = self.place(at.space, int(at.address[lane]), lane).read(at.nbytes)
-            data[lane] = np.frombuffer(raw, of.dtype)[0]
-        return Value(data, lanes=True, at=at, type=of)
+        dtype, lanes = plain_type(at.type) if at.of is None else at.of.dtype, isinstance(at.address, np.ndarray)
+        if lanes:
+            data = np.zeros(32, dtype)
+            for lane in np.flatnonzero(self.lanes()).tolist():
+                raw = self.place(at.space, int(at.address[lane]), lane).read(at.nbytes)
+                data[lane] = np.frombuffer(raw, dtype)[0]
+        else:
+            data = np.frombuffer(self.place(at.space, at.address).read(at.nbytes), dtype)
+            if at.of is not None or at.count is None:
+                data = np.asarray(data[0])
+        return unpacked(data, at.type, at, lanes=lanes) if at.of is None else Value(data, lanes, at=at, type=at.of)
 
     # ---- expressions -------------------------------------------------------------------------
 

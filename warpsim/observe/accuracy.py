@@ -587,6 +587,8 @@ class Accuracy(Watcher):
                         made[slot, part] = _some(error if before is None else before + error)
         return made
 
+    _exchange = _load
+
     def _load_matrices(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         made: Made = {}
         region, table = shared_of(machine), self._of(group, instruction).table
@@ -642,9 +644,6 @@ class Accuracy(Watcher):
             before = made.get((slot, each.part))
             made[slot, each.part] = _some(error if before is None else before + error)
         return made
-
-    def _exchange(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
-        return self._load(machine, group, instruction, p)
 
     def _exchanges(self, machine: Machine, group: Group, access: MemoryAccess, p: Pending) -> None:
         """Keep what lanes are about to put into memory, if it has errors."""

@@ -51,23 +51,24 @@ def reader(kind: str) -> Callable[[Read], Read]:
     return declare
 
 
-def _handle(kind: str, of: type, wrong: Result = Result.INVALID_HANDLE, ended: Result | None = None) -> None:
+def handle(kind: str, of: type, wrong: Result = Result.INVALID_HANDLE, ended: Result | None = None) -> None:
+    """Declare a kind of handle."""
     READERS[kind] = lambda handle: PROCESS.get(handle, of, wrong, ended)
 
 
-_handle("m", DriverModule)
-_handle("l", Library)
-_handle("k", LibraryKernel)
-_handle("f", Function)
-_handle("j", Linker)
-_handle("e", Event, ended=Result.CONTEXT_IS_DESTROYED)
-_handle("E", Event, Result.INVALID_VALUE)
-_handle("g", Graph, Result.INVALID_VALUE)
-_handle("n", Node, Result.INVALID_VALUE)
-_handle("x", GraphExec, Result.INVALID_VALUE)
-_handle("p", Pool, Result.INVALID_VALUE)
-_handle("u", UserObject, Result.INVALID_VALUE)
-_handle("v", Physical, Result.INVALID_VALUE)
+handle("m", DriverModule)
+handle("l", Library)
+handle("k", LibraryKernel)
+handle("f", Function)
+handle("j", Linker)
+handle("e", Event, ended=Result.CONTEXT_IS_DESTROYED)
+handle("E", Event, Result.INVALID_VALUE)
+handle("g", Graph, Result.INVALID_VALUE)
+handle("n", Node, Result.INVALID_VALUE)
+handle("x", GraphExec, Result.INVALID_VALUE)
+handle("p", Pool, Result.INVALID_VALUE)
+handle("u", UserObject, Result.INVALID_VALUE)
+handle("v", Physical, Result.INVALID_VALUE)
 READERS["s"] = PROCESS.stream
 READERS["T"] = text_at
 

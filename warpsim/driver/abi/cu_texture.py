@@ -7,7 +7,7 @@ import struct
 import attrs
 
 from warpsim.driver import arrays
-from warpsim.driver.abi.calls import READERS, call
+from warpsim.driver.abi.calls import call, handle
 from warpsim.driver.abi.cu_memory import copy_box
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.arrays import CudaArray, Descriptor, MipmappedArray, Object, Reference, Sampling
@@ -25,13 +25,9 @@ RESOURCE, HOW, VIEW = 144, struct.Struct("<3iiIIi3f4f"), struct.Struct("<iQQQIII
 ARRAY, MIPMAP, LINEAR, PITCHED = range(4)
 
 
-def _handle(kind: str, of: type) -> None:
-    READERS[kind] = lambda handle: PROCESS.get(handle, of, ended=Result.CONTEXT_IS_DESTROYED)
-
-
-_handle("a", CudaArray)
-_handle("A", MipmappedArray)
-_handle("t", Reference)
+handle("a", CudaArray, ended=Result.CONTEXT_IS_DESTROYED)
+handle("A", MipmappedArray, ended=Result.CONTEXT_IS_DESTROYED)
+handle("t", Reference, ended=Result.CONTEXT_IS_DESTROYED)
 
 
 # ---- arrays --------------------------------------------------------------------------------------
@@ -200,11 +196,14 @@ def object_of(handle: int, kind: str) -> Object:
 
 @call("!8OOP", "cuTexObjectCreate")
 def create_texture(resource: int, how: int, view: int) -> int:
-    raw, sampling = bytes_at(resource, RESOURCE), bytes_at(how, HOW.size)
+    raw, wanted = bytes_at(resource, RESOURCE), bytes_at(how, HOW.size)
+    return make_texture(resource_of(raw), sampling_of(wanted), view, raw, wanted)
+
+
+def make_texture(fields: layout.Fields, sampling: Sampling, view: int, *made_from: bytes) -> int:
+    """Make a texture object of elements, or of those that a CUDA_RESOURCE_VIEW_DESC leaves of them."""
     seen = bytes_at(view, VIEW.size) if view else bytes(VIEW.size)
-    fields = resource_of(raw)
-    fields = sampling_of(sampling).of(viewed(fields, seen) if view else fields)
-    return make_object(fields, "texref", raw, sampling, seen)
+    return make_object(sampling.of(viewed(fields, seen) if view else fields), "texref", *made_from, seen)
 
 
 call("!8O", "cuSurfObjectCreate")(lambda resource: surface_of(bytes_at(resource, RESOURCE)))

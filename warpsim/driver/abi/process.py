@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -161,9 +160,7 @@ class Process:
             with self.lock:
                 if self._driver is None:
                     self.number = os.getpid()
-                    self._driver = Driver.from_environment(
-                        stdout=_to_c if self.embedded else _to_python, current=self.owner
-                    )
+                    self._driver = Driver.from_environment(stdout=_to_c if self.embedded else None, current=self.owner)
         return self._driver
 
     @property
@@ -278,10 +275,6 @@ class Process:
 
 
 PROCESS = Process()
-
-
-def _to_python(text: str) -> None:
-    sys.stdout.write(text)
 
 
 def _to_c(text: str) -> None:

@@ -8,15 +8,15 @@ from warpsim.driver import arrays
 from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.cu_memory import copy_box
 from warpsim.driver.abi.cu_texture import (
+    RESOURCE,
     declare_description,
     destroy_array,
     destroy_mipmap,
     make_array,
     make_mipmap,
-    make_object,
+    make_texture,
     resource_of,
     surface_of,
-    viewed,
     widest_linear,
 )
 from warpsim.driver.abi.process import PROCESS
@@ -31,8 +31,6 @@ CHANNELS = struct.Struct("<5i")
 """cudaChannelFormatDesc: bits of x, y, z, w, and their kind."""
 HOW = struct.Struct("<3iiii4fiIi3fii")
 """cudaTextureDesc."""
-VIEW = struct.Struct("<iQQQIIII")
-RESOURCE = 144
 SIGNED, UNSIGNED, FLOAT = range(3)
 _KINDS = {**{5 + k: 0xC0 + k for k in range(6)}, **{11 + k: 0xC6 + k for k in range(6)}, 31: 0x50}
 """cudaChannelFormatKind of fractions -> CUarray_format."""
@@ -230,9 +228,7 @@ def _sampling(fields: layout.Fields, raw: bytes) -> Sampling:
 def create_texture(resource: int, how: int, view: int) -> int:
     raw, wanted = bytes_at(resource, RESOURCE), bytes_at(how, HOW.size)
     fields, _ = _resource(raw)
-    sampling = _sampling(fields, wanted)
-    seen = bytes_at(view, VIEW.size) if view else bytes(VIEW.size)
-    return make_object(sampling.of(viewed(fields, seen) if view else fields), "texref", raw, wanted, seen)
+    return make_texture(fields, _sampling(fields, wanted), view, raw, wanted)
 
 
 call("!8O", "cudaCreateSurfaceObject")(lambda resource: surface_of(bytes_at(resource, RESOURCE)))
