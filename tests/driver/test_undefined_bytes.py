@@ -134,13 +134,122 @@ def test_what_is_written_since(gpu):
         (STATE, LOADS),
         (WEAK, f"bar.sync 0; {LOADS}"),
         (f"{LOADS} bar.sync 0; {STATE}", ""),
-        (STATE, "bar.sync 0; st.global.u64 [%d7], %d6;"),
+        (STATE, f"{LOADS} st.global.u64 [%d1+8], %d8;"),
     ],
 )
 def test_what_the_launch_reads(gpu, store, after):
-    """Or might read in another order, or what comes last may depend on it: an error at the store."""
-    assert gpu.run(store, after) is Result.LAUNCH_FAILED
+    """It is undefined there, and so it is where it is moved to: an error where the host copies it."""
+    assert gpu.run(store, after) is Result.SUCCESS
+    copied(gpu, gpu.out, 8)
+    assert gpu.found() == []
+    with pytest.raises(DriverError):
+        copied(gpu, gpu.states, 32)
+
+    assert gpu.found()[0] == ("uninitialised", LINE)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "st.global.u64 [%d8], %d6;",
+        "setp.eq.u64 %p, %d8, 0; @%p st.global.u64 [%d2+8], %d6;",
+        "atom.add.u64 %d8, [%d2], %d8;",
+        "cvt.u32.u64 %r2, %d8; bar.sync %r2;",
+    ],
+)
+def test_what_the_launch_uses(gpu, use):
+    """An error at the use, which names what was loaded before the store."""
+    assert gpu.run(STATE, f"{LOADS} {use}") is Result.LAUNCH_FAILED
+    assert gpu.found() == [("uninitialised", LINE + 1)]
+    (found,) = map(json.loads, gpu.path.read_text().splitlines())
+    assert f"module-1.ptx:{LINE - 1}:1: loaded here" in found["text"]
+
+
+def test_what_other_threads_replace(gpu):
+    """Is defined then."""
+    assert (
+        gpu.run(STATE, "bar.sync 0; st.global.v2.u64 [%d7], {%d6, %d6}; st.global.v2.u64 [%d7+16], {%d6, %d6};")
+        is Result.SUCCESS
+    )
+    copied(gpu, gpu.states, 32)
+    assert gpu.found() == []
+
+
+def test_what_is_always_the_same(gpu):
+    """Is not undefined, wherever it is stored."""
+    store = "shr.u64 %d4, %d4, 60; mul.lo.u64 %d8, %d4, %d4; sub.u64 %d4, %d8, %d8; st.global.u64 [%d1], %d4;"
+    assert gpu.run(store) is Result.SUCCESS
+    copied(gpu, gpu.states, 16)
+    assert gpu.found() == []
+
+
+PAD = "mov.b64 %d8, {%r1, %r3}; st.cg.u64 [%d1], %d8; bar.sync 0; ld.cg.u64 %d8, [%d7+16];"
+
+
+@pytest.mark.parametrize(
+    ("use", "missed"),
+    [
+        ("st.global.u64 [%d2+8], %d8;", False),
+        (
+            "mov.b64 {%r1, %r3}, %d8; add.u32 %r1, %r1, 1; mov.b64 %d8, {%r1, %r3}; st.global.v2.u32 [%d2+8], {%r1, %r3};",
+            False,
+        ),
+        ("shr.u64 %d8, %d8, 32; add.u64 %d8, %d8, 1; st.global.u64 [%d2+8], %d8;", True),
+    ],
+)
+def test_padding_that_other_threads_load(gpu, use, missed):
+    """CUB's scan stores a tile's status so: the host may copy a structure with its padding, but not what is computed from that."""
+    assert gpu.run(PAD, use) is Result.SUCCESS
+    if missed:
+        with pytest.raises(DriverError):
+            copied(gpu, gpu.out, 16)
+    else:
+        copied(gpu, gpu.out, 32)
+
+    assert gpu.found() == [("uninitialised", LINE + 1)] * missed
+
+
+@pytest.mark.parametrize("use", ["ld.cg.u64 %d4, [%d8];", "setp.ne.u64 %p, %d8, 0; @%p st.global.u64 [%d2+8], %d6;"])
+def test_uses_of_padding_that_other_threads_load(gpu, use):
+    """They are errors."""
+    assert gpu.run(PAD, f"shr.u64 %d8, %d8, 32; {use}") is Result.LAUNCH_FAILED
+    assert gpu.found() == [("uninitialised", LINE + 1)]
+
+
+OUT = "cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r2], 32; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_what_bulk_copies_store(tmp_path, effects):
+    """It stays undefined, too; the group of eight bytes that has a byte is padding."""
+    gpu = Gpu(tmp_path / "found", options={"async_effects": effects})
+    store = "setp.ne.u32 %p, %r1, 0; @%p bra B; " + "st.shared.u32 [%r2], 7; fence.proxy.async; " + OUT + "\nB: "
+    assert gpu.run(store, "ld.global.u64 %d8, [%d7+8]; st.global.u64 [%d2+8], %d8;") is Result.SUCCESS
+    assert copied(gpu, gpu.states, 8)[0] == 7
+    assert gpu.found() == []
+    with pytest.raises(DriverError):
+        copied(gpu, gpu.states, 16)
+
     assert gpu.found() == [("uninitialised", LINE)]
+
+
+def test_what_bulk_copies_add(gpu):
+    """It is an error at once, as what atomics add."""
+    adds = OUT.replace("cp.", "cp.reduce.", 1).replace("bulk_group [", "bulk_group.add.u64 [")
+    assert gpu.run(f"fence.proxy.async; {adds}") is Result.LAUNCH_FAILED
+    assert gpu.found() == [("uninitialised", LINE)]
+
+
+def test_padding_stays_undefined(gpu):
+    """The next kernel may copy it, but not use it."""
+    copies = "st.shared.u32 [%r2], 5; ld.shared.u64 %d4, [%r2]; st.global.u64 [%d1], %d4;"
+    gpu.run(copies)
+    gpu.run("ld.global.u64 %d8, [%d1]; st.global.u64 [%d2+8], %d8;")
+    copied(gpu, gpu.out, 32)
+    assert (
+        gpu.run("\nld.global.u32 %r3, [%d1+4]; cvt.u64.u32 %d8, %r3; ld.global.u64 %d4, [%d8];") is Result.LAUNCH_FAILED
+    )
+    assert gpu.found() == [("uninitialised", LINE + 1)]
 
 
 def test_what_the_next_kernel_reads(gpu):

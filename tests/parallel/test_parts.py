@@ -15,7 +15,7 @@ import pytest
 
 import warpsim
 from ptx_text import module_head
-from warpsim.checks.written import withhold
+from warpsim.checks.written import LEFT, spoil
 from warpsim.errors import Finding
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.values import Affine
@@ -297,12 +297,12 @@ def test_undefined_bytes_that_are_withheld():
     after = copy.deepcopy(memory)
     assert _all_marked(memory, after, Footprint())
     finding = Finding("uninitialised", "what is stored")
-    withhold(after, finding, np.array([at]))
+    spoil(after, finding, np.array([at]), np.array([LEFT]))
     assert not _all_marked(memory, after, Footprint())
 
     more = copy.deepcopy(after)
     assert _all_marked(after, more, Footprint())
-    withhold(more, finding, np.array([at + 1]))
+    spoil(more, finding, np.array([at + 1]), np.array([LEFT]))
     assert not _all_marked(after, more, Footprint())
 
 

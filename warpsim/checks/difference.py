@@ -21,7 +21,7 @@ from attrs import field
 
 from warpsim.checks.undefined_products import EARLY
 from warpsim.checks.undefined_registers import WRITE_FIRST, Use, travels, use_of, used_by
-from warpsim.checks.written import withhold
+from warpsim.checks.written import LEFT, LOOSE, spoil
 from warpsim.errors import Finding
 from warpsim.machine.heap import NAME as HEAP
 from warpsim.machine.hooks import Hooks
@@ -40,6 +40,8 @@ TIMES = 8
 """How many times as many instructions a run with other values may take."""
 AHEAD = 1_000_000
 """As many more instructions may be looked ahead for what replaces a value."""
+WEAK, HIDDEN = "weak", "hidden"
+"""Stores that others may see after a barrier alone, and those to memory that the host sees by copies alone."""
 Held = tuple[Array, Array]
 """Positions of threads, or addresses, in ascending order, and the values there."""
 
@@ -82,10 +84,8 @@ class Decided:
     """The `places` when they ran."""
     took: int | None = None
     """How many instructions the launch takes, once a run has looked."""
-    unseen: dict[str, frozenset[Key]] | None = None
-    """By the kind of store, the places where undefined bits go to global memory but nobody sees them, once a run has looked."""
-    withheld: dict[Key, Finding] = field(factory=dict)
-    """The findings about such places, for whoever looks when the launch has ended."""
+    unseen: frozenset[Key] | None = None
+    """The places where undefined bits go to global memory but nobody sees them, once a run has looked."""
     judged: bool = False
     """Whether it was decided at the first use, as a debugger asks."""
     uses: dict[Key, Finding] = field(factory=dict)
@@ -96,10 +96,12 @@ class Decided:
     @property
     def places(self) -> tuple[object, ...]:
         """The places that are decided, and whether anything is read while a copy writes it."""
-        return self.same, frozenset(self.withheld), any(use.rule == EARLY for use in self.uses.values())
+        return self.same, any(use.rule == EARLY for use in self.uses.values())
 
 
 DECIDED: Note[Decided] = Note("undefined decisions")
+WITHHELD: Note[dict[Key, Finding]] = Note("undefined values that stores leave")
+"""By place, the findings about undefined bits that stay undefined in global memory, for the host that copies them."""
 
 
 def remember(machine: Machine, group: Group, again: Again | None, *, past: bool) -> None:
@@ -168,7 +170,7 @@ def report_use(
     *, store: str = "", nbytes: int | None = None
 ) -> None:  # fmt: skip
     """Report undefined bits of a register (of its ``nbytes`` lowest bytes) that matter here, unless they are the same whatever is
-    undefined; ``advice`` is for one that nothing wrote. Nor if a weak or strong ``store`` puts them where nobody sees them."""
+    undefined; ``advice`` is for one that nothing wrote. Of a ``store``, as `report` says."""
     lanes = used_by(group, bits, active)
     if lanes is not None and not machine.muted:
         made = use_of(machine, group, slot, use, advice)
@@ -181,11 +183,14 @@ def report(
     *, store: str = ""
 ) -> None:  # fmt: skip
     """Report something undefined that matters ``at`` an instruction (the finding may be where it was read too early), unless what is
-    ``held`` is the same whatever is undefined, or the ``store`` of it is never seen; ``what`` tells it from other such things in the
-    same place."""
+    ``held`` is the same whatever is undefined; ``what`` tells it from other such things in the same place. Nor if a ``store`` is weak
+    and never seen, or goes to memory that is `HIDDEN`: it stays undefined there."""
     decided = machine.launch.notes.get(DECIDED)
     if decided is None:
-        _fault(machine, group, lanes, use)
+        if store == HIDDEN:
+            leave(machine, group, lanes, use, at)
+        else:
+            _fault(machine, group, lanes, use)
         return
     place = line_column(at)
     key = (what, place)
@@ -194,18 +199,35 @@ def report(
             decided.reached[key] = held()
         if decided.sought == key:
             raise Reached
-    elif place not in decided.same:
+    elif place not in decided.same and not (store == HIDDEN and place in (machine.launch.notes.get(WITHHELD) or ())):
         known = any(found[:3] == (use[0], *_found_at(group, use[2])) for found in machine.launch.findings)
-        if not known and store and place in _unseen(machine.launch, decided).get(store, ()):
-            decided.same |= {place}
-            rule, message, values = use
-            decided.withheld[place] = made(machine.launch, machine.batch, group, rule, message, lanes, {**values})
-        elif not known and not _changes(machine.launch, decided, key, held()):
+        unseen = not known and store == WEAK and place in _unseen(machine.launch, decided)
+        if unseen or (not known and not _changes(machine.launch, decided, key, held())):
             decided.same |= {place}
     if place in decided.same:
         note(machine, group, lanes, use)
+    elif store == HIDDEN:
+        leave(machine, group, lanes, use, at)
     else:
         _fault(machine, group, lanes, use)
+
+
+def leave(machine: Machine, group: Group, lanes: Array, use: Use, at: Instruction) -> None:
+    """Keep the finding about undefined bits that stay undefined in global memory for the host that copies them."""
+    known, (rule, message, values) = machine.launch.notes.setdefault(WITHHELD, {}), use
+    if line_column(at) not in known:
+        found = made(machine.launch, machine.batch, group, rule, message, lanes, {**values})
+        known[line_column(at)] = found
+
+
+def hidden(machine: Machine, address: Array) -> Array | None:
+    """A mask of the addresses of global memory that the host sees by copies alone; None if there are none."""
+    memory = machine.launch.memory
+    if not travels(machine.launch.settings.checks) or all(one.withheld is None for one in memory.allocations):
+        return None
+    alone = np.array([*(one.withheld is not None for one in memory.allocations), False])  # the last: nobody's
+    found: Array = alone[memory.owners(address, 1)]
+    return found if found.any() else None
 
 
 class Reached(Exception):
@@ -237,7 +259,7 @@ def _changes(launch: LaunchState, decided: Decided, key: Key, held: Held) -> boo
     return any(not _alike(other.notes[DECIDED].reached.get(key), held) for _, other in runs)
 
 
-def _unseen(launch: LaunchState, decided: Decided) -> dict[str, frozenset[Key]]:
+def _unseen(launch: LaunchState, decided: Decided) -> frozenset[Key]:
     """The places where nobody sees what is stored in global memory, by a run of the rest of the launch, if that is not much longer."""
     if decided.unseen is None:
         assert decided.again is not None
@@ -260,32 +282,35 @@ def _alike(one: Held | None, other: Held) -> bool:
 
 
 def keep(
-    machine: Machine, at: Instruction, address: Array, bits: Array, threads: Array, padding: Array | None = None
-) -> None:
+    machine: Machine, at: Instruction, address: Array, bits: Array, threads: Array, padding: Array | None = None,
+    *, apart: Array | None = None, moved: bool = False
+) -> None:  # fmt: skip
     """Note undefined bits (unsigned, one per address; 0 for none) of values that an instruction of ``threads`` stores in global memory;
-    of those that are `withheld`, the bytes become undefined, so this comes after the step. Nobody reports ``padding``, a mask."""
+    ``apart``, a mask, of those where they stay undefined, so this comes after the step. Nobody reports ``padding``, a mask. Elements that
+    are undefined in part may be made of structures, too, if they were only ``moved`` from a register that nothing wrote."""
     decided, place = machine.launch.notes.get(DECIDED), line_column(at)
-    if decided is None:
+    if decided is None and apart is None:
         return
-    finding = decided.withheld.get(place)
-    silent = np.full(1, place not in decided.same) if padding is None or place not in decided.same else padding
-    if finding is None and not silent.any():
-        return
+    same = decided is not None and place in decided.same
     each = np.ascontiguousarray(bits)[..., None].view(np.uint8)
-    places, each, threads, silent = np.broadcast_arrays(
-        address[..., None] + np.arange(each.shape[-1]), each, threads[..., None], silent[..., None]
+    some = each != 0
+    pads = np.zeros(1, np.bool_) if padding is None else padding
+    marks = np.where(moved & ~some.all(axis=-1, keepdims=True), LOOSE, LEFT) * ~pads[..., None]
+    left = np.zeros(1, np.bool_) if apart is None or same else apart
+    places, each, threads, left, marks, silent = np.broadcast_arrays(
+        address[..., None] + np.arange(each.shape[-1]),
+        each,
+        threads[..., None],
+        left[..., None],
+        marks,
+        (pads | (not same))[..., None],
     )
-    some, silent = (each != 0) & ~silent, (each != 0) & silent
-    if finding is not None:
-        withhold(machine.launch.memory, finding, places[some])
-    if silent.any():
+    left, silent = some & left, some & silent & ~left
+    if left.any():
+        found = machine.launch.notes.setdefault(WITHHELD, {}).get(place)
+        spoil(machine.launch.memory, found, places[left], marks[left])
+    if decided is not None and silent.any():
         decided.stored.append(Stored(place, places[silent], each[silent], threads[silent]))
-
-
-def withheld(machine: Machine, at: Instruction) -> bool:
-    """Whether nobody sees the undefined bits that an instruction stores, unless somebody looks when the launch has ended."""
-    decided = machine.launch.notes.get(DECIDED)
-    return decided is not None and line_column(at) in decided.withheld
 
 
 def in_grid(machine: Machine, positions: Array) -> Array:

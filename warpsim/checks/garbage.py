@@ -253,7 +253,7 @@ def _run(
     assert decided.before is not None
     state = decided.before.copy()
     state.settings = attrs.evolve(state.settings, max_instructions=most, on_finding=on_finding)
-    state.notes[DECIDED] = Decided(None, same=decided.same, sought=decided.sought, withheld=decided.withheld)
+    state.notes[DECIDED] = Decided(None, same=decided.same, sought=decided.sought)
     replaced = Replaced()
     if garbage is not None:
         garbage.fill_state(state)

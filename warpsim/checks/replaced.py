@@ -1,14 +1,11 @@
-"""Undefined values in global memory that nobody sees: the thread which stored them replaces them before, or they stay where the
-host looks by copies alone."""
+"""Undefined values in global memory that nobody sees: the thread which stored them replaces them before."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from warpsim.checks.difference import DECIDED, Key, in_grid
-from warpsim.isa.traits import Access
 from warpsim.machine.machine import Machine
-from warpsim.machine.reporting import present
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Array
@@ -25,26 +22,16 @@ class Replaced(Watcher):
         """The place of each store so far."""
         self._lasting: set[int] = set()
         """The numbers of those that others have seen or replaced."""
-        self._read: set[int] = set()
-        """Bytes that strong loads and atomics have read so far, which in another order may be after the store."""
         self._open = np.zeros((3, 0), np.int64)
         """Bytes: their addresses, the threads that stored them, and the numbers of these stores."""
 
-    def unseen(self, launch: LaunchState) -> dict[str, frozenset[Key]]:
-        """When a launch has ended: the places of stores of which nothing has been seen, by the kind of store. Strong ones can be
-        seen without a race: by the host, and by all who read there in this order of threads."""
+    def unseen(self, launch: LaunchState) -> frozenset[Key]:
+        """When a launch has ended: the places of stores of which nothing has been seen. (Strong ones can be seen without a race.)"""
         self._follow(launch)
         if any(found.rule == "limit" for found in launch.findings.values()):
-            return {}
-        hidden = np.array([*(a.withheld is not None for a in launch.memory.allocations), False])  # the last: freed
-        lasting = self._lasting.union(self._open[2, ~hidden[launch.memory.owners(self._open[0], 1)]].tolist())
-        weak = frozenset(self._places) - {self._places[number] for number in lasting}
-        shown = {
-            one.key
-            for one in launch.notes[DECIDED].stored
-            if not hidden[launch.memory.owners(one.places, 1)].all() or not self._read.isdisjoint(one.places.tolist())
-        }
-        return {"weak": weak, "strong": weak - shown}
+            return frozenset()
+        lasting = self._lasting.union(self._open[2].tolist())
+        return frozenset(self._places) - {self._places[number] for number in lasting}
 
     def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Follow what the step has stored."""
@@ -58,16 +45,12 @@ class Replaced(Watcher):
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Compare accesses of lanes."""
-        traits = present(group).traits
-        strong = traits.order.strong and traits.access is not Access.STORE
-        if access.space == "global" and (self._open.size or strong):
+        if access.space == "global" and self._open.size:
             shape = group.selection.shape
             threads, place = (
                 np.broadcast_to(a, shape) for a in (in_grid(machine, group.selection.positions), access.places)
             )
             some = ... if access.active is None else np.broadcast_to(access.active, shape)
-            if strong:
-                self._read.update((place[some].reshape(-1, 1) + np.arange(access.nbytes)).reshape(-1).tolist())
             self._touch(place[some], access.nbytes, threads[some], replaces=access.kind == WRITE)
 
     def global_tile_accessed(

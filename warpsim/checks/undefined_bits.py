@@ -12,10 +12,21 @@ from typing import Any, cast
 import numpy as np
 
 from warpsim.analysis.undefined import deciding, moves_by, read_unwritten, scale_of
-from warpsim.checks.difference import decide, in_grid, keep, report_use, withheld
+from warpsim.checks.difference import HIDDEN, WEAK, decide, hidden, in_grid, keep, leave, report_use
 from warpsim.checks.undefined_memory import AtOnce, LeftMemory, UndefinedMemory, UndefinedTensor, anything_left, muted
 from warpsim.checks.undefined_products import TILED, UndefinedMatrix, mma_rows, wgmma_rows
-from warpsim.checks.undefined_registers import CONTENTS, PADDING, RULE, lanes_of, ones, origins, travels, undefined
+from warpsim.checks.undefined_registers import (
+    CONTENTS,
+    PADDING,
+    RULE,
+    lanes_of,
+    ones,
+    origins,
+    travels,
+    undefined,
+    use_of,
+    used_by,
+)
 from warpsim.checks.undefined_textures import Storing, UndefinedTextures
 from warpsim.graph.moves import Byte, Fate, Moves, dependence_of
 from warpsim.graph.nodes import Untraceable
@@ -28,6 +39,7 @@ from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.plan import FunctionPlan
+from warpsim.machine.reporting import present
 from warpsim.machine.state.global_memory import LOCAL_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
@@ -293,10 +305,13 @@ class TransferFunction:
         after = None
         if where is not False:
             lanes = _both(where, active)
-            kind = "strong" if self.instruction.traits.order.strong else "weak"
-            _report_value(machine, group, (value,), lanes, "the value of a store to global memory", store=kind)
-            after = functools.partial(self._keep, machine, group, address, (value,), lanes)
-            if not withheld(machine, self.instruction):
+            kind = "" if self.instruction.traits.order.strong else WEAK
+            apart = hidden(machine, np.broadcast_to(address.places, group.selection.shape))
+            _report_value(
+                machine, group, (value,), lanes, "the value of a store to global memory", store=kind, apart=apart
+            )
+            after = functools.partial(self._keep, machine, group, address, (value,), lanes, apart)
+            if apart is None:
                 after = after()
         if where is None:
             return after
@@ -319,9 +334,15 @@ class TransferFunction:
         return store
 
     def _keep(
-        self, machine: Machine, group: Group, address: Address, operands: tuple[Operand, ...], lanes: Array | None
+        self,
+        machine: Machine,
+        group: Group,
+        address: Address,
+        operands: tuple[Operand, ...],
+        lanes: Array | None,
+        apart: Array | None = None,
     ) -> None:
-        """Note undefined bits that go to global memory, or leave them there if they are withheld."""
+        """Note undefined bits that go to global memory, and leave them there where they stay undefined."""
         shape = group.selection.shape
         places, threads = np.broadcast_to(address.places, shape), in_grid(machine, group.selection.positions)
         for operand in operands:
@@ -336,7 +357,18 @@ class TransferFunction:
                     by = np.broadcast_to(threads, shape)[some]
                     padding = group.shadow(PADDING, part.register.index)
                     silent = None if padding is None else np.broadcast_to(padding, shape)[some]
-                    keep(machine, self.instruction, places[some] + k * size, read[some], by, silent)
+                    moved = origins(machine).only_moved(group, part.register.index)
+                    there = None if apart is None else apart[some]
+                    keep(
+                        machine,
+                        self.instruction,
+                        places[some] + k * size,
+                        read[some],
+                        by,
+                        silent,
+                        apart=there,
+                        moved=moved,
+                    )
 
     def _store_surface(self, machine: Machine, group: Group, active: Array | None) -> None:
         """Report a store of undefined bits to a surface, which is in global memory, by the lanes that are inside."""
@@ -470,10 +502,12 @@ def _undefined_parts(group: Group, operands: tuple[Operand, ...]) -> Iterator[tu
 
 
 def _report_value(
-    machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array, use: str, *, store: str = "", moves: bool = True
+    machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array | None, use: str,
+    *, store: str = "", moves: bool = True, apart: Array | None = None
 ) -> None:  # fmt: skip
     """Report a value that leaves the thread with undefined bits, unless it only ``moves`` and they were loaded from beside written
-    ones: compilers copy structures with their padding; or nobody sees what a ``store`` of this kind puts there."""
+    ones: compilers copy structures with their padding. Of a ``store``, as `report` says; ``apart``: the lanes that store where it stays
+    undefined."""
     if CONTENTS in machine.launch.settings.checks:
         return
     for slot, bits, type in _undefined_parts(group, operands):
@@ -481,6 +515,13 @@ def _report_value(
         padding, unsure = group.shadow(PADDING, slot), lanes_of(read)
         if padding is not None and moves:
             unsure = unsure & ~padding
+        if apart is not None:
+            here = used_by(group, unsure, _both(lanes, apart))
+            if here is not None and origins(machine).only_moved(group, slot):  # it differs, without a look
+                leave(machine, group, here, use_of(machine, group, slot, use), present(group))
+            else:
+                report_use(machine, group, slot, unsure & apart, lanes, use, store=HIDDEN, nbytes=type.dtype.itemsize)
+            unsure = unsure & ~apart
         report_use(machine, group, slot, unsure, lanes, use, store=store, nbytes=type.dtype.itemsize)
 
 

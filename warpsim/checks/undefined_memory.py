@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.checks.difference import Held, in_order, keep, note, report
+from warpsim.checks.difference import HIDDEN, Held, hidden, in_order, keep, note, report
 from warpsim.checks.undefined_registers import CONTENTS, REGISTER, RULE, UNFINISHED, Use, early_use, lanes_of, origins
-from warpsim.checks.written import WrittenBits
+from warpsim.checks.written import LEFT, WrittenBits
 from warpsim.isa.ports import Atomic
 from warpsim.layout.tensor_memory import Tile
 from warpsim.machine.asynchrony.transfers import copy_threads, late, store_remote
@@ -61,7 +61,7 @@ def left_in(written: WordSpace) -> WordSpace:
 def left_of(allocation: Allocation) -> Array | None:
     """The bits of an allocation that a store has left undefined, which the host has not seen: uint8; None if there are none."""
     marks = [one.marks.data for one in (allocation.withheld or {}).values()]
-    return reduce(np.bitwise_or, marks) * np.uint8(0xFF) if marks else None
+    return (reduce(np.bitwise_or, marks) & LEFT) * np.uint8(0xFF) if marks else None
 
 
 BitsOf = Callable[[Allocation], Array | None]
@@ -395,10 +395,12 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
     assert type(work) is RunStore or type(work) is BoxStore
     if bits.covers(work.source.low, work.source.high):
         return
-    columns, start = work.source.columns[which][:, None], work.source.start[which]
+    columns, start, apart = work.source.columns[which][:, None], work.source.start[which], None
     if isinstance(work, RunStore):
         address = start[:, None] + np.arange(0, work.source.nbytes, 8)
         written, lacking = _lacking(bits, work, which, address, columns)
+        places = work.address[which][:, None] + address - start[:, None]
+        apart = None if work.reduction is not None else hidden(machine, places)
     else:
         boxes = work.boxes
         address = boxes.shared(start)
@@ -422,10 +424,10 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
             owners, source = np.broadcast_to(columns, lacking.shape)[lacking], machine.batch.shared
             return in_order(owners << 32 | address[lacking], source.gather(address[lacking], owners, dtype))
 
-        report(machine, group, lanes, (rule, message, {"place": at, **values}), at, "a bulk copy", held)
+        kind = HIDDEN if apart is not None and apart.all() else ""
+        report(machine, group, lanes, (rule, message, {"place": at, **values}), at, "a bulk copy", held, store=kind)
     if isinstance(work, RunStore):
-        places = work.address[which][:, None] + address - start[:, None]
-        keep(machine, at, places, ~written, np.full(places.shape, -1), ~lacking)
+        keep(machine, at, places, ~written, np.full(places.shape, -1), ~lacking, apart=apart)
 
 
 def _lacking(bits: WrittenBits, work: RunStore, which: Which, address: Array, columns: Array) -> tuple[Array, Array]:

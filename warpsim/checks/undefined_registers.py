@@ -27,6 +27,8 @@ from warpsim.records import define
 from warpsim.types import B128
 
 MEMORY = "loaded here from uninitialised memory"
+LOADED = 16
+"""Most bytes that a thread's load reads."""
 REGISTER = "register"
 """Key of the register's name in the values of an origin that is no load."""
 COMPUTED = "computed"
@@ -114,13 +116,24 @@ class Origins:
     ) -> None:
         """Note a load that gave undefined bits to registers, by which lanes ``found`` some."""
         origin = None
-        if self._stored and instruction.traits.access is Access.LOAD:
+        if found and instruction.traits.access is Access.LOAD:
             kind, place = _place(instruction, address)
-            origin = self.of(kind, int(place.min()), int(place.max()))
+            origin = self.of(kind, int(place.min()), int(place.max())) if self._stored else None
+            origin = origin or _left_in_global(machine.launch, address, next(iter(found.values())))
         named = None if origin else _variable(machine.launch, instruction, address)
         message = f"{MEMORY} ({named})" if named else MEMORY
         for slot, lanes in found.items():
             self.put(group, slot, origin or party(machine.launch, machine.batch, group, message, lanes))
+
+
+def _left_in_global(launch: LaunchState, address: Address, lanes: Array) -> Finding | None:
+    """The origin of the undefined bytes that a store has left where the first of these lanes loads; None if none has."""
+    first = int(np.broadcast_to(address.places, lanes.shape)[lanes][0])
+    allocation = launch.memory.find(first, first + 1)
+    for one in () if allocation is None else (allocation.withheld or {}).values():
+        if one.marks.data[first - one.marks.start :][:LOADED].any():
+            return one.finding.other or one.finding
+    return None
 
 
 def _of_register(machine: Machine, group: Group, slot: int, done: str) -> Finding:

@@ -260,20 +260,25 @@ def some_written(memory: GlobalMemory, address: int, nbytes: int) -> None:
         bits.data[address - allocation.start :][:nbytes] = 0xFF
 
 
-def withhold(memory: GlobalMemory, finding: Finding, places: Array) -> None:
-    """Mark stored bytes at these addresses, which the host does not see, as undefined again; the finding is for whoever reads them."""
+LEFT, LOOSE = 1, 2
+"""Marks of undefined bytes that a store has left, and of those that may be a structure's padding where a kernel loads them."""
+
+
+def spoil(memory: GlobalMemory, finding: Finding | None, places: Array, marks: Array) -> None:
+    """Mark stored bytes at these addresses, which the host sees by copies alone, as undefined again; the finding is for the host that
+    copies those which have marks, not 0."""
     owners = memory.owners(places, 1)
     for index in distinct(owners[owners >= 0]):
-        allocation, mine = memory.allocation(int(index)), places[owners == index]
-        if allocation.withheld is None:
-            continue  # of a run with other values, which came further
+        allocation, mine = memory.allocation(int(index)), owners == index
         if allocation.shadow is None:
             whole = np.full(allocation.data.size, 0xFF, np.uint8)
             allocation.shadow = Allocation(allocation.start, whole, allocation.name, read_only=False, anchored=False)
         allocation.shadow.own()
-        allocation.shadow.data[mine - allocation.start] = 0
-        allocation.forget(mine - allocation.start)
-        allocation.withhold((finding.file, finding.line, finding.column), finding, mine - allocation.start)
+        at = places[mine] - allocation.start
+        allocation.shadow.data[at] = 0
+        allocation.forget(at)
+        if finding is not None and marks[mine].any():
+            allocation.withhold((finding.file, finding.line, finding.column), finding, at, marks[mine])
 
 
 def told(allocation: Allocation, first: int, read: Array) -> list[Finding]:
