@@ -9,6 +9,7 @@ import pytest
 
 import cluster_addresses as recorded
 import warpsim
+from warpsim.driver.results import of_finding
 
 HEAD = """.version 8.6
 .target sm_90a
@@ -28,6 +29,7 @@ TAIL = "\nst.global.b32 [%rd3], %r20;\nret;\n}\n"
 SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 LINES = (Path(__file__).with_name("cluster_addresses_h200.txt")).read_text(encoding="utf-8").splitlines()
 LOADS = [line.split() for line in LINES if line.startswith("load")]
+REACHES = [line.split() for line in LINES if line.startswith("reach")]
 
 
 def run(body: str, *, grid: int = 4, cluster: int | tuple[int, ...] = 4, threads: int = 32) -> list[list[int]]:
@@ -176,6 +178,21 @@ def test_loads_without_a_cluster(line: list[str]) -> None:
 
     assert [f.rule for f in result.findings] == ["out-of-bounds"] * (status != "0")
     assert status != "0" or out[0] == int(value)
+
+
+@pytest.mark.parametrize("how", recorded.HOWS)
+def test_ctas_within_reach_and_beyond(how: str) -> None:
+    """What an H200 returns. But here a cluster of one is none, and so is no cluster, whose asynchronous copies reach the own CTA; and 255
+    is a rank like others."""
+    kernel = warpsim.load(recorded.REACH.replace("HOW", recorded.HOWS[how]))["reach"]
+    for cluster, rank, status, value in ((int(w[2]), int(w[3]), int(w[5]), int(w[7])) for w in REACHES if w[1] == how):
+        out, ctas = np.zeros(2, np.uint32), max(cluster, 1)
+        checks = "all-race-proxy-fence"
+        result = kernel(ctas, 1, (0, out, rank), cluster=cluster or None, on_finding="collect", checks=checks)
+        code = (715 if cluster < 2 else 719) if cluster == 1 or rank == 255 else status if cluster or rank else 0
+
+        assert [int(of_finding(found)) for found in result.findings] == [code] * (code > 0)
+        assert status or "atom" in how or out[0] == value
 
 
 @pytest.mark.parametrize("rank", [4, 255, 0xFFFFFFFF])

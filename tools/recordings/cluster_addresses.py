@@ -1,8 +1,9 @@
 """Addresses of shared memory in clusters and without: python3 cluster_addresses.py > OUT.txt, on a GPU of sm_90.
 
-First what a launch without a cluster returns that loads through an address. Then, of launches without a cluster and with clusters of 1, 2
-and 4 CTAs: for each CTA the address of a variable, and for each address A and rank B what is made of them (columns: the table's head;
-generic addresses are relative to the window).
+First what a launch without a cluster returns that loads through an address. Then what launches return that reach for a CTA which their
+clusters have, or do not have; and what a CTA of 2, 4 or 8 loads through the plain address of a variable of the next one. Then, of launches
+without a cluster and with clusters of 1, 2 and 4 CTAs: for each CTA the address of a variable, and for each address A and rank B what is
+made of them (columns: the table's head; generic addresses are relative to the window).
 """
 
 import ctypes as C
@@ -15,6 +16,32 @@ ADDRESSES = (0x400, 0x404, 0x123456, 0x1000400, 0x5000040, 0xFF001234)
 RANKS = (0, 1, 2, 3, 7, 8, 16, 255, 256, 257, 0x1001, 0xFFFFFFFF)
 PAIRS = [(a, b) for a in ADDRESSES for b in RANKS]
 HEAD = "mapa.shared::cluster.u32 .u64 mapa.u32 .u64 getctarank.shared::cluster.u32 .u64 getctarank.u64 isspacep.shared::cta ::cluster"
+HOWS = {
+    "ld.shared::cluster": "ld.shared::cluster.u32 %r5, [%r4];",
+    "ld": "ld.u32 %r5, [%d4];",
+    "st.shared::cluster": "st.shared::cluster.u32 [%r4], 5;",
+    "st": "st.u32 [%d4], 5;",
+    "atom.shared::cluster": "atom.shared::cluster.add.u32 %r5, [%r4], 1;",
+    "mbarrier.arrive": "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];",
+    "st.async": "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r4], 5, [%r6];",
+    "cp.async.bulk": "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r4], [%r3], 16, [%r6];",
+}
+REACH = """.version 8.1\n.target sm_90\n.address_size 64
+.visible .entry reach(.param .u64 in, .param .u64 out, .param .u32 rank) {
+.reg .b64 %d<5>; .reg .b32 %r<9>; .shared .align 128 .b8 s[1024]; .shared .align 8 .b64 bar;
+ld.param.u64 %d1, [out]; ld.param.u32 %r1, [rank]; mov.u32 %r3, s; mov.u32 %r7, bar; mbarrier.init.shared.b64 [%r7], 8; st.shared.u32 [%r3], 7;
+fence.mbarrier_init.release.cluster; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; mov.u32 %r5, 7;
+mapa.shared::cluster.u32 %r4, %r3, %r1; mapa.shared::cluster.u32 %r6, %r7, %r1; cvt.u64.u32 %d2, %r3; cvta.shared.u64 %d2, %d2; mapa.u64 %d4, %d2, %r1;
+HOW
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; st.global.u32 [%d1], %r5; ret; }
+.visible .entry plain(.param .u64 in, .param .u64 out, .param .u32 n) {
+.reg .b64 %d<9>; .reg .b32 %r<9>; .shared .align 128 .b8 s[1024];
+ld.param.u64 %d1, [out]; ld.param.u32 %r1, [n]; mov.u32 %r3, s; mov.u32 %r2, %cluster_ctarank; add.u32 %r4, %r2, 100; st.shared.u32 [%r3], %r4;
+cvt.u64.u32 %d2, %r3; cvta.shared.u64 %d2, %d2; mad.wide.u32 %d3, %r2, 32, %d1; st.global.u64 [%d3], %d2; st.global.u32 [%d3+8], %r3; fence.acq_rel.cluster;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; add.u32 %r5, %r2, 1; rem.u32 %r5, %r5, %r1; mad.wide.u32 %d4, %r5, 32, %d1;
+ld.global.u64 %d5, [%d4]; ld.u32 %r6, [%d5]; st.global.u32 [%d3+16], %r6; ld.global.u32 %r7, [%d4+8]; ld.shared::cluster.u32 %r6, [%r7]; st.global.u32 [%d3+20], %r6;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ret; }
+"""
 TEXT = """.version 8.0\n.target sm_90\n.address_size 64
 .visible .entry table(.param .u64 in, .param .u64 out) {
 .reg .b64 %d<20>; .reg .b32 %r<20>; .reg .pred %p<3>; .shared .align 1024 .b8 s[1024];
@@ -37,7 +64,7 @@ G: cvt.u64.u32 %d2, %r3; cvta.shared.u64 %d2, %d2; mapa.u64 %d3, %d2, %r1; ld.u3
 """
 
 
-def launched(entry, cluster, *more):
+def launched(entry, cluster, *more, text=TEXT):
     """The status of a launch and its output, u64."""
     from record import Attribute, Config, Gpu
 
@@ -51,22 +78,34 @@ def launched(entry, cluster, *more):
     attributes[0].id, attributes[0].value[0:3] = 4, (cluster, 1, 1)
     grid, block = (C.c_uint * 3)(max(cluster, 1), 1, 1), (C.c_uint * 3)(1 if more else len(PAIRS), 1, 1)
     config = Config(grid, block, 0, None, attributes, int(cluster > 0))
-    gpu("cuLaunchKernelEx", C.byref(config), gpu.kernel(TEXT.encode(), entry), arguments, None)
+    gpu("cuLaunchKernelEx", C.byref(config), gpu.kernel(text.encode(), entry), arguments, None)
     status = gpu.cu.cuCtxSynchronize() or gpu.cu.cuMemcpyDtoH_v2(
         out.ctypes.data_as(C.c_void_p), places[1], C.c_size_t(out.nbytes)
     )
     return status, out
 
 
+def apart(says, *given, **more):
+    """Print what a launch returns, in a process of its own: a fault ends all that a process does on the GPU."""
+    if os.fork() == 0:
+        status, out = launched(*given, **more)
+        print(says, "returns", status, "and", int(out[0]) & 0xFFFFFFFF)
+        sys.stdout.flush()
+        os._exit(0)
+    os.wait()
+
+
 if __name__ == "__main__":
     for generic in (0, 1):
         for rank in (0, 1, 2, 256):
-            if os.fork() == 0:  # a fault ends all that a process does on the GPU
-                status, out = launched("load", 0, rank, generic)
-                print("load", ("shared::cluster", "generic")[generic], rank, "returns", status, "and", int(out[0]))
-                sys.stdout.flush()
-                os._exit(0)
-            os.wait()
+            apart(f"load {('shared::cluster', 'generic')[generic]} {rank}", "load", 0, rank, generic)
+    for cluster, rank in ((0, 0), (0, 1), (1, 1), (2, 1), (2, 2), (2, 255), (4, 4), (8, 7), (8, 8)):
+        for how, does in HOWS.items():
+            apart(f"reach {how} {cluster} {rank}", "reach", cluster, rank, text=REACH.replace("HOW", does))
+    for cluster in (2, 4, 8):
+        status, out = launched("plain", cluster, cluster, text=REACH.replace("HOW", ""))
+        for cta, row in enumerate(out[: cluster * 4].reshape(cluster, 4).tolist()):
+            print("plain", cluster, cta, f"{row[1]:x} returns {status} and {row[2] & 0xFFFFFFFF} and {row[2] >> 32}")
     print("cluster cta variable A B", HEAD)
     for cluster in (0, 1, 2, 4):
         status, out = launched("table", cluster)

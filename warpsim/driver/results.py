@@ -229,7 +229,9 @@ def text_of(result: Result) -> str:
 
 
 def of_finding(finding: Finding) -> Result:
-    """The code of a launch ended by a finding."""
+    """The code of a launch ended by a finding. One that reaches for a CTA outside of its cluster has codes of its own (asked on an H200)."""
+    if "cluster" in finding.values:
+        return Result.ILLEGAL_INSTRUCTION if finding.values["cluster"] == (1, 1, 1) else Result.LAUNCH_FAILED
     return _BY_RULE.get(finding.rule, Result.LAUNCH_FAILED)
 
 

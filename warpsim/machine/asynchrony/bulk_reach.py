@@ -140,7 +140,7 @@ class BulkReach:
         if (found < 0).any():
             message = f"rank {int(rank[found < 0][0])} is not in the cluster"
             advice = "ranks in a mask of CTAs, and those given to mapa, are below %cluster_nctarank"
-            self.fault("out-of-bounds", message, advice=advice)
+            self.fault("out-of-bounds", message, advice=advice, cluster=self.machine.launch.cluster)
         return np.where(found < 0, columns, found)
 
     def receivers_at(self, lanes: Lanes, target: Address, bar: Address) -> Receivers | None:

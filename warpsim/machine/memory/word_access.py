@@ -86,9 +86,8 @@ def _remote(port: Port, array: Array, columns: Array) -> tuple[Array, Array]:
     if port.active is not None:
         bad = bad & port.active
     if bad.any():
-        port.machine.fault(
-            "out-of-bounds", "shared::cluster address names a CTA that is not in the cluster", port.group, bad
-        )
+        message, cluster = "shared::cluster address names a CTA that is not in the cluster", port.machine.launch.cluster
+        port.machine.fault("out-of-bounds", message, port.group, bad, cluster=cluster)
     return array & ((1 << CLUSTER_SHIFT) - 1), np.where(found, peer, columns)
 
 
