@@ -507,37 +507,6 @@ def test_runs_of_steps(program, most):
         assert attrs.evolve(line.counts, seconds=0) == attrs.evolve(same.counts, seconds=0)
 
 
-@pytest.mark.parametrize(("threads", "calls"), [(1 << 17, (72, 50)), (64, (216, 150))])
-def test_accesses_that_come_again(monkeypatch, threads, calls):
-    """An access to the same places as one before, in a loop, is counted and marked as if it were the first, in each batch."""
-    text = f"""{HEAD}.visible .entry k() {{ .reg .b32 %r<12>; .reg .pred %p<3>; .shared .align 16 .b8 tile[4096];
-mov.u32 %r0, %tid.x; mov.u32 %r1, tile; shl.b32 %r2, %r0, 2; add.u32 %r2, %r2, %r1; shl.b32 %r3, %r0, 4; add.u32 %r3, %r3, %r1;
-mov.u32 %r4, 0; setp.lt.u32 %p1, %r0, 40; shl.b32 %r10, %r0, 3; add.u32 %r10, %r10, %r1;
-AGAIN: st.shared.u32 [%r2], %r4; @%p1 st.shared.u32 [%r2+1024], %r4; bar.sync 0; ld.shared.u32 %r5, [%r2];
-ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r6, %r7, %r8, %r9}}, [%r3]; ld.shared.u32 %r5, [%r10]; ld.shared.u32 %r5, [%r10];
-ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r6, %r7, %r8, %r9}}, [%r1]; add.u32 %r10, %r10, 512;
-add.u32 %r5, %r5, 1; add.u32 %r5, %r5, 1; add.u32 %r5, %r5, 1; add.u32 %r5, %r5, 1; bar.sync 0;
-add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 6; @%p2 bra AGAIN; ret; }}"""
-    again, hits, found = touches.Touches.again, [], []
-
-    def counted(self, machine, key, now):
-        hits.append(again(self, machine, key, now))
-        return hits[-1]
-
-    monkeypatch.setattr(touches.Touches, "again", counted)
-    for _ in range(2):
-        tracer = Tracer()
-        warpsim.load(text)["k"]((3,), (64,), (), watchers=[tracer], checks="none", batch_threads=threads)
-        trace = tracer.trace()
-        counts = [attrs.evolve(line.counts, seconds=0) for line in trace.profile.lines]
-        found.append((trace.marks, counts, [line.conflict for line in trace.profile.lines]))
-        monkeypatch.setattr(touches.Touches, "key", lambda *given: None)
-
-    assert found[0] == found[1]
-    assert (len(hits), sum(hits)) == calls
-    assert len(found[0][0]) > 20
-
-
 def test_few_accesses_are_kept(monkeypatch):
     """However often accesses of scattered places come again, what they touch soon becomes marks, which are the same."""
     text = f"""{HEAD}.visible .entry k() {{ .reg .b32 %r<5>; .reg .pred %p; .shared .align 16 .b8 tile[2048];

@@ -168,14 +168,6 @@ def cost_of(lanes: Lanes, space: str, nbytes: int) -> Cost:
     return Cost(rows, weight, warps, count, 0, pieces, int(passes.sum()) * weight, int(passes.max(initial=0)))
 
 
-def count_shared(counts: Counts, cost: Cost, warps: int, nbytes: int, times: int = 1) -> None:
-    """Count accesses of so many bytes a lane to shared memory; that many ``warps`` have made no other at the same step."""
-    counts.shared_bytes += times * cost.lanes * nbytes
-    counts.shared_accesses += times * warps
-    counts.shared_pieces += times * cost.pieces
-    counts.shared_passes += times * cost.passes
-
-
 @define(eq=False)
 class Entry:
     """Counts of one instruction."""
@@ -324,13 +316,13 @@ class Profiler(Watcher):
         """Count accesses to matrix rows in shared memory."""
         self._count(machine, group, access, of_rows=True)
 
-    def _count(self, machine: Machine, group: Group, access: MemoryAccess, *, of_rows: bool) -> tuple[Cost, int]:
-        """Count an access. Returns what it costs, and how many warps have made no other at the same step."""
+    def _count(self, machine: Machine, group: Group, access: MemoryAccess, *, of_rows: bool) -> None:
+        """Count an access."""
         started = time.perf_counter_ns()
         if self._reached_at != group.at:
             self._reached_at, self._reached = group.at, {}
         entry, cost = self._entry(group.instruction), self._cost(group, access, of_rows=of_rows)
-        counts, nbytes, new = entry.counts, cost.lanes * access.nbytes, 0
+        counts, nbytes = entry.counts, cost.lanes * access.nbytes
         if access.space == "local":
             counts.local_bytes += nbytes
         elif access.space == "global":
@@ -340,14 +332,15 @@ class Profiler(Watcher):
                 counts.sectors += cost.sectors
                 counts.global_accesses += self._new("global", cost)
         else:
-            new = self._new("shared", cost)
-            count_shared(counts, cost, new, access.nbytes)
+            counts.shared_bytes += nbytes
+            counts.shared_accesses += self._new("shared", cost)
+            counts.shared_pieces += cost.pieces
+            counts.shared_passes += cost.passes
             if cost.most > (entry.conflict.passes if entry.conflict else 1):
                 self._note(
                     machine, entry, warp_rows(group, access.place, access.active, of_rows=of_rows), access.nbytes
                 )
         self._since += time.perf_counter_ns() - started
-        return cost, new
 
     def _cost(self, group: Group, access: MemoryAccess, *, of_rows: bool) -> Cost:
         """What an access costs; the same if all addresses are as many lines further."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from operator import index
 
 import numpy as np
@@ -17,14 +17,14 @@ from warpsim.machine.plan import BoundBlock, Issue
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
-from warpsim.machine.values import Affine, Array
+from warpsim.machine.values import Affine, Array, Place
 from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.observe.profiler import Entry, Profiler
 from warpsim.program.program import Instruction
 from warpsim.report.profile import Profile
 from warpsim.trace.document import Trace
 from warpsim.trace.rows import Flights, Rows, Waits
-from warpsim.trace.touches import Again, Touches
+from warpsim.trace.touches import Touches
 
 
 class _Elsewhere(Profiler):
@@ -270,47 +270,36 @@ class Tracer(Profiler):
     # ---- shared memory -----------------------------------------------------------------------
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Mark reads and writes of lanes; data delivered by copies is part of their flight."""
-        now = -1 if machine.delivering or not access.space.startswith("shared") else self._shown
-        at = access.at
-        if now < 0:
-            super().memory_accessed(machine, group, access)
-        elif access.everywhere and type(at) is Affine and access.active is None:
-            self._touch(machine, group, access, now, (at.base, at.strides, at.extents), of_rows=False)
-        else:
-            self._touch(machine, group, access, now, None, of_rows=False)
+        """Mark reads and writes of lanes."""
+        super().memory_accessed(machine, group, access)
+        if access.space.startswith("shared"):
+            self._touch(machine, access.writes, access.at, access.columns, access.active, group.selection.shape)
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark reads and writes of matrix rows."""
-        if (now := self._shown) < 0:
-            super().rows_accessed(machine, group, access)
-        else:  # addresses that come again come as one array
-            self._touch(machine, group, access, now, None if access.active is not None else id(access.at), of_rows=True)
-
-    def _touch(
-        self, machine: Machine, group: Group, access: MemoryAccess, now: int, place: Hashable, *, of_rows: bool
-    ) -> None:
-        """Count and mark an access; ``place`` tells where it is, None if it hardly comes again."""
-        kept, selection, key = self._touches, group.selection, None
-        if place is not None:
-            key = kept.key(now, place, id(self._block), group.at, id(selection), access.kind)
-            if key is not None and kept.again(machine, key, now):
-                return
-        cost, warps = self._count(machine, group, access, of_rows=of_rows)
-        columns = access.columns
-        shape = np.broadcast_shapes(access.places.shape, columns.shape) if of_rows else selection.shape
-        touched = kept.touch(machine, int(access.writes), access.at, columns, access.active, shape, now)
-        if key is not None:
-            kept.keep(now, key, Again(touched, selection, access, self._entry(group.instruction), cost, warps))
+        super().rows_accessed(machine, group, access)
+        shape = np.broadcast_shapes(access.places.shape, access.columns.shape)
+        self._touch(machine, access.writes, access.at, access.columns, access.active, shape)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
         """Mark reads of tiles by wgmma."""
         super().tile_read(machine, group, address, columns, limits, nbytes)
+        self._touch(machine, 2, address, columns, None, np.broadcast_shapes(address.shape, columns.shape))
+
+    def _touch(
+        self,
+        machine: Machine,
+        kind: int,
+        at: Place | Affine,
+        columns: Array,
+        active: Array | None,
+        shape: tuple[int, ...],
+    ) -> None:
+        """Mark an access; data delivered by copies is part of their flight."""
         if not machine.delivering and (now := self._shown) >= 0:
-            shape = np.broadcast_shapes(address.shape, columns.shape)
-            self._touches.touch(machine, 2, address, columns, None, shape, now)
+            self._touches.touch(machine, kind, at, columns, active, shape, now)
 
     # ---- asynchronous operations -------------------------------------------------------------
 
@@ -349,8 +338,6 @@ class Tracer(Profiler):
 
     def profile(self) -> Profile:
         """The counts by PTX line."""
-        if self.began:
-            self._touches.count()
         for (block, first, last), spent in self._spent.items():
             for instruction in block.instructions[first:last]:
                 self._entry(instruction).counts.seconds += 1e-9 * spent / (last - first)

@@ -9,13 +9,9 @@ import numpy as np
 
 from warpsim.machine.hooks import SharedLanes
 from warpsim.machine.machine import Machine
-from warpsim.machine.selection import Selection
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.values import Affine, Array, Place
-from warpsim.machine.watcher import MemoryAccess
 from warpsim.numerics.arrays import distinct
-from warpsim.observe.profiler import Cost, Entry, count_shared
-from warpsim.records import define
 from warpsim.trace.rows import KEPT, Rows
 
 HEIGHT = 256
@@ -28,20 +24,6 @@ BITS = 20
 LOW = (1 << BITS) - 1
 TOGETHER = 1 << 18
 """So many runs of blocks touched become marks at once."""
-
-
-@define(eq=False)
-class Again:
-    """An access of shared memory that comes again, by the same threads to the same places, after the same others of its step: the
-    runs of blocks that it touches, what it costs, ``warps`` that made none of these, and how often it came since it was counted."""
-
-    touched: Array
-    selection: Selection
-    access: MemoryAccess
-    entry: Entry
-    cost: Cost
-    warps: int
-    times: int = 0
 
 
 class Touches:
@@ -67,34 +49,9 @@ class Touches:
         """How many marks there would be if there were no limit."""
         self._known: dict[Hashable, Array] = {}
         """The runs of accesses, by what decides them, of CTAs of one batch."""
-        self._again: dict[Hashable, Again] = {}
-        self._latest: tuple[int, Again | None] = -1, None
-        """The step of the latest access, and the access if it may come again."""
         self._batch: BatchState | None = None
         self._index = np.empty(0, np.int64)
         """The position of each of its CTAs among those shown."""
-
-    def key(self, now: int, *what: Hashable) -> Hashable:
-        """The key of an access that may come again, None if it may not: what came before it in its step counts."""
-        step, before = self._latest
-        if step != now:
-            return what
-        return None if before is None else (before, *what)
-
-    def again(self, machine: Machine, key: Hashable, now: int) -> bool:
-        """Mark an access like another one; False if there is none."""
-        found = self._again.get(key)
-        if found is None or self._batch is not machine.batch:
-            return False
-        self._latest = now, found
-        found.times += 1
-        self._add(found.touched, now)
-        return True
-
-    def keep(self, now: int, key: Hashable, found: Again) -> None:
-        """Keep an access that may come again."""
-        self._again[key] = found
-        self._latest = now, found
 
     def touch(
         self,
@@ -105,13 +62,11 @@ class Touches:
         active: Array | None,
         shape: tuple[int, ...],
         now: int,
-    ) -> Array:
-        """Mark accesses of up to 16 bytes at each place, and return their runs; ``at``, ``columns`` and ``active`` broadcast to ``shape``."""
-        if self._batch is not machine.batch or max(len(self._known), len(self._again)) >= KEPT:
-            self.count()
-            self._batch, self._known, self._again = machine.batch, {}, {}
+    ) -> None:
+        """Mark accesses of up to 16 bytes at each place; ``at``, ``columns`` and ``active`` broadcast to ``shape``."""
+        if self._batch is not machine.batch or len(self._known) >= KEPT:
+            self._batch, self._known = machine.batch, {}
             self._index = self.rows.index(machine)
-        self._latest = now, None
         place: object = at
         if type(at) is Affine:
             place = at.base, at.strides, at.extents
@@ -122,8 +77,7 @@ class Touches:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = _packed(kind, self._keys(at, columns, active, shape))
-        self._add(found, now)
-        return found
+        self.add(found, now)
 
     def lanes(self, access: SharedLanes, mine: Array, index: Array) -> Array:
         """The runs that lanes touch of the warps ``mine``, each in the CTA of a position shown."""
@@ -132,22 +86,12 @@ class Touches:
 
     def add(self, touched: Array, now: int) -> None:
         """Mark them at a step."""
-        self._latest = now, None
-        self._add(touched, now)
-
-    def _add(self, touched: Array, now: int) -> None:
         if len(touched):
             self._steps.append(now)
             self._touched.append(touched)
             self._size += len(touched)
             if self._size > TOGETHER:
                 self._mark()
-
-    def count(self) -> None:
-        """Count what came again."""
-        for one in self._again.values():
-            count_shared(one.entry.counts, one.cost, one.warps, one.access.nbytes, one.times)
-            one.times = 0
 
     def _keys(self, place: Place | Affine, columns: Array, active: Array | None, shape: tuple[int, ...]) -> Array:
         """The blocks accessed, ascending; the upper bits of each are the CTA's position."""
