@@ -42,6 +42,24 @@ def test_bytes_that_move():
     assert after[0] != before[0]
 
 
+COPIED_LATE = """.version 8.6\n.target sm_90a\n.address_size 64
+.visible .entry k(.param .u64 out) {
+    .reg .b32 r<4>; .reg .b64 a; .reg .pred p; .shared .align 16 .b8 tile[4096];
+    mov.u32 r0, %tid.x; mov.u32 r1, 0; mov.u32 r3, tile; ld.param.u64 a, [out];
+    cp.async.bulk.global.shared::cta.bulk_group [a], [tile], 16;
+    LOOP: atom.shared.add.u32 r2, [r3], r0; add.u32 r1, r1, 1; setp.lt.u32 p, r1, 3; @p bra LOOP;
+    ret; }"""
+
+
+def test_copies_that_end_after_all_threads(done):
+    """With late effects, a copy that nobody waits for reads shared memory as the last thread leaves it."""
+    out = np.zeros(4, np.uint32)
+    warpsim.load(COPIED_LATE)["k"](1, 64, (out,), engine="compiled", async_effects="at_wait", checks="none")
+
+    assert done[-1].variant.private
+    assert out.tolist() == [3 * sum(range(64)), 0, 0, 0]
+
+
 def test_shared_memory_of_nobody(monkeypatch):
     """CTAs that run one after the other, each in the same memory, need none in the batch."""
     made = []

@@ -399,10 +399,10 @@ def _exits(region: Region, exits: Array, lanes: Array) -> list[int]:
 
 
 def all_leave(machine: Machine, group: Group, region: Region, common: int) -> bool:
-    """Whether all threads of a batch are about to leave the kernel, at one exit, and nobody else needs its memory."""
+    """Whether all threads of a batch are about to leave the kernel, at one exit, and nobody else needs its memory: no copy, either."""
     if common < 0 or machine.launch.cluster != (1, 1, 1) or group.selection.n != machine.batch.shape.n:
         return False
-    return region.ends(common) and not group.stack
+    return region.ends(common) and not group.stack and not machine.batch.transfers.open
 
 
 def leave(
