@@ -24,13 +24,13 @@ from warpsim.machine.binding import rows
 )
 def test_they_come_to_the_same(seeds: range) -> None:
     """Bytes, text, counts and findings; branches run in the turn of all, and rows as one step."""
-    run, make = Aside._execute, rows._step
+    run, make = Aside._execute, rows.Row
     with (
         mock.patch.object(Aside, "_execute", autospec=True, side_effect=run) as asides,
-        mock.patch.object(rows, "_step", side_effect=make) as steps,
+        mock.patch.object(rows, "Row", side_effect=make) as made,
     ):
         bad = {seed: differing(seed, "followed", kernel(seed, more=True, branches=True)) for seed in seeds}
 
     assert {seed: names for seed, names in bad.items() if names} == {}
     assert asides.call_count > len(seeds)
-    assert steps.call_count > len(seeds)
+    assert made.call_count > len(seeds)

@@ -140,12 +140,18 @@ def test_numbers_that_come_again(most: int, schedule: int | None, monkeypatch: p
     """What all threads share is looked up; sums with what differs, under guards and in other widths are not taken for it, turns may
     end within a row, and only so many results are kept."""
     monkeypatch.setattr(plan, "OFTEN", 1)
-    kept = dict[object, dict[tuple[int, ...], object]]()
     monkeypatch.setattr(rows, "MOST_KNOWN", most)
-    monkeypatch.setattr(rows, "known_results", lambda *form, **kinds: kept.setdefault((form, *kinds.values()), {}))
+    divided, made = rows.Row._divided, list[rows.Part]()
+
+    def noted(row: rows.Row) -> list[rows.Part]:
+        parts = divided(row)
+        made.extend(parts)
+        return parts
+
+    monkeypatch.setattr(rows.Row, "_divided", noted)
     t = np.arange(64, dtype=np.uint32)
     odd = t % 2 == 1
-    for times in (1, 2, 4, 4):
+    for times in (1, 2, 4, 7):
         out, _ = launched(times, schedule=schedule)
         j = np.uint32((times - 1) * 128)
         narrow = np.int32(np.uint32(j).astype(np.int8))
@@ -159,7 +165,7 @@ def test_numbers_that_come_again(most: int, schedule: int | None, monkeypatch: p
             0 * t + (narrow & 0xFFFF),
         ]
         assert np.array_equal(out, np.stack(expected, -1).astype(np.uint32))
-    assert (0 if schedule else 1) <= max(map(len, kept.values())) <= most
+    assert (0 if schedule else 2) <= max(len(part.known or ()) for part in made) <= most + 1
 
 
 def test_watchers_of_registers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,6 +198,29 @@ def test_the_order_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     out = np.zeros(1, np.uint32)
     warpsim.load(SWAPPED)["k"]((1,), (32,), (out,), engine="interpreter", checks=[])
     assert out[0] == 303030
+
+
+STRIDES = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u32 stride) {
+.reg .b32 i, n, x, y, t; .reg .b64 a, b; .reg .pred go;
+ld.param.u64 a, [out]; ld.param.u32 n, [stride]; mov.u32 t, %tid.x; mul.wide.u32 b, t, 4; add.s64 a, a, b; mov.u32 i, 0; mul.lo.u32 x, t, n;
+LOOP:
+add.u32 y, x, 1; add.u32 i, i, 1; setp.lt.u32 go, i, 4;
+@go bra LOOP;
+st.global.u32 [a], y; ret; }
+"""
+
+
+def test_what_differs_between_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is not looked up, though the first thread has the same number."""
+    monkeypatch.setattr(plan, "OFTEN", 1)
+    kernel, t = warpsim.load(STRIDES)["k"], np.arange(32, dtype=np.uint32)
+    for stride in (3, 5, 0):
+        out = np.zeros(32, np.uint32)
+        kernel((1,), (32,), (out, stride), engine="interpreter", checks=[])
+        assert np.array_equal(out, stride * t + 1)
 
 
 OWN = """.version 8.0

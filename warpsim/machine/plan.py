@@ -337,6 +337,10 @@ class FunctionPlan(SharedByCopies):
         at = operand.parameter.offset + operand.offset - (0 if operand.generic else PARAM_WINDOW)
         return self.special(f"param{at:+}:{operand.type.bytes}")
 
+    def varies(self, slot: int) -> bool:
+        """Whether a slot holds no constant."""
+        return slot < self.n_registers or slot in self.specials
+
     def constant(self, value: Value) -> int:
         """The slot of a constant value."""
         key = (value.base, value.dtype) if type(value) is Affine else (value.tobytes(), value.dtype.str)

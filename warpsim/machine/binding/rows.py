@@ -1,16 +1,15 @@
 """Rows of instructions on integers that all threads of a group share, as one step: loop counters, addresses of stages, descriptors.
 
-Loops compute these from the same numbers again, so a row looks up what an instruction has made of them. What it does not find, the
-instruction's own step computes. Where threads come to differ, or numbers seldom come again, it is left to that for good.
+Loops compute these from the same numbers again, so a row looks up what it has made of those that it reads. What it does not find, the
+instructions' own steps compute. Where threads come to differ, or numbers seldom come again, it is left to them for good.
 """
 
 from __future__ import annotations
 
 import itertools
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from warpsim.machine.binding.thread_steps import MOST_KNOWN, known_results
 from warpsim.machine.binding.wgmma_chains import is_plain
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import FunctionPlan, Rows, Step
@@ -18,8 +17,20 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.values import FLAT, Affine, Value
 from warpsim.program.program import Instruction
 
-Entry: TypeAlias = "tuple[dict[tuple[int, ...], Value] | None, int, int, int, Step]"
-"""An instruction's results by its numbers (None where it gives them up), the slot that it writes, those that it reads, and its own step."""
+Entry: TypeAlias = "tuple[int, tuple[int, ...], Step]"
+"""The slot that an instruction writes, those of what it reads that may change, and its own step."""
+MOST_KNOWN = 2048
+"""For how many numbers a part of a row keeps what it makes of them."""
+
+
+class Part(NamedTuple):
+    """Entries in a row, from the ``first`` on: what they have made (in ``writes``) of the numbers in ``reads``."""
+
+    first: int
+    known: dict[tuple[int, ...], list[Value]] | None
+    reads: list[int]
+    writes: list[int]
+    steps: list[Step]
 
 
 def in_rows(plan: FunctionPlan, body: tuple[Instruction, ...], steps: list[Step]) -> Rows:
@@ -28,54 +39,87 @@ def in_rows(plan: FunctionPlan, body: tuple[Instruction, ...], steps: list[Step]
     for _, found in itertools.groupby(map(partial(_entry, plan), body, steps), lambda entry: entry is None):
         row = list(found)
         if row[0] is not None:
-            quick[at] = _step([entry for entry in row if entry is not None])
+            quick[at] = Row([entry for entry in row if entry is not None]).step
             others.update(range(at + 1, at + len(row)))
         at += len(row)
     return quick, others
 
 
 def _entry(plan: FunctionPlan, instruction: Instruction, step: Step) -> Entry | None:
-    """The instruction in a row; None if it is no plain one on one or two integers."""
-    form, sources = instruction.form, instruction.inputs
-    if form.n_dest != 1 or not 1 <= len(sources) <= 2 or instruction.guard is not None:
+    """The instruction in a row; None if it is no plain one on integers."""
+    sources, slots = instruction.inputs, [plan.slot(s) for s in instruction.inputs]
+    if instruction.form.n_dest != 1 or not slots or None in slots or instruction.guard is not None:
         return None
-    result, types = instruction.operands[0], tuple([s.type.dtype for s in sources])
-    slots, register = [plan.slot(s) for s in sources], result.register
-    one, other, integers = slots[0], slots[-1], all(t.kind in "iu" for t in types)
-    if one is None or other is None or register is None or not integers or not is_plain(instruction, plan, set()):
+    register, integers = instruction.operands[0].register, all(s.type.dtype.kind in "iu" for s in sources)
+    if register is None or not integers or not is_plain(instruction, plan, set()):
         return None
-    width, signed = register.type.dtype.itemsize, result.type.signed
-    known = known_results(instruction.op, form.function, types, width, signed=signed)
-    return known, register.index, one, other, step
+    return register.index, tuple([s for s in slots if s is not None and plan.varies(s)]), step
 
 
-def _step(entries: list[Entry]) -> Step:
-    """The step of a row; it moves ``group.at`` to the last of them."""
-    row = [(number, *entry) for number, entry in enumerate(entries)]
-    written, more = frozenset([slot for _, slot, *_ in entries]), len(row) - 1
+class Row:
+    """A row: its entries, those ``apart``, which run by themselves, and places where it is cut."""
 
-    def step(machine: Machine, group: Group) -> None:
+    def __init__(self, entries: list[Entry]) -> None:
+        self.entries = entries
+        self.written = frozenset([d for d, _, _ in entries])
+        self.apart, self.cuts = set[int](), {0, len(entries)}
+        self.parts = self._divided()
+
+    def _divided(self) -> list[Part]:
+        parts = list[Part]()
+        for first, end in itertools.pairwise(sorted(self.cuts.union(*[(k, k + 1) for k in self.apart]))):
+            reads, writes = dict[int, None](), dict[int, None]()
+            for d, slots, _ in self.entries[first:end]:
+                reads.update(dict.fromkeys([s for s in slots if s not in writes]))
+                writes[d] = None
+            steps = [step for _, _, step in self.entries[first:end]]
+            parts.append(Part(first, None if first in self.apart else {}, list(reads), list(writes), steps))
+        return parts
+
+    def step(self, machine: Machine, group: Group) -> None:
+        """Execute it; moves ``group.at`` to the last of its instructions."""
         env = group.env
-        for number, known, d, i, j, own in row:
-            if known is None:
-                own(machine, group)
-                continue
-            a, b = env[i], env[j]
-            if type(a) is Affine and type(b) is Affine and a.strides == FLAT == b.strides:
-                numbers = a.base, b.base
-                found = known.get(numbers)
-                if found is None:
-                    own(machine, group)
-                    found = known[numbers] = group.read(d)
-                    if len(known) > MOST_KNOWN:
-                        known.clear()
-                        row[number] = number, None, d, i, j, own
-                env[d] = found
+        for part in self.parts:
+            _, known, reads, writes, steps = part
+            numbers = list[int]()
+            for slot in reads if known is not None else ():
+                value = env[slot]
+                if type(value) is not Affine or value.strides != FLAT:
+                    self._part(machine, group, part)
+                    break
+                numbers.append(value.base)
             else:
-                own(machine, group)
-                if a is not None and b is not None:
-                    row[number] = number, None, d, i, j, own
-        group.dirty.update(written)
-        group.at += more
+                key = tuple(numbers)
+                found = None if known is None else known.get(key)
+                if found is not None:
+                    for slot, value in zip(writes, found, strict=True):
+                        env[slot] = value
+                    continue
+                for own in steps:
+                    own(machine, group)
+                if known is not None:
+                    self._keep(group, part, key)
+        group.dirty |= self.written
+        group.at += len(self.entries) - 1
 
-    return step
+    def _keep(self, group: Group, part: Part, key: tuple[int, ...]) -> None:
+        """Keep what a part has made; one of too many numbers is cut in two."""
+        first, known, _, writes, steps = part
+        assert known is not None
+        known[key] = [group.read(slot) for slot in writes]
+        if len(known) > MOST_KNOWN:
+            if len(steps) == 1:
+                self.apart.add(first)
+            self.cuts.add(first + len(steps) // 2)
+            self.parts = self._divided()
+
+    def _part(self, machine: Machine, group: Group, part: Part) -> None:
+        """Execute a part of which something is not known or differs between threads; what reads that is set apart."""
+        n_apart = len(self.apart)
+        for number, (_, slots, own) in enumerate(self.entries[part.first :][: len(part.steps)], part.first):
+            values = [group.env[slot] for slot in slots]
+            if not all(value is None or (type(value) is Affine and value.strides == FLAT) for value in values):
+                self.apart.add(number)
+            own(machine, group)
+        if len(self.apart) > n_apart:
+            self.parts = self._divided()
