@@ -507,6 +507,21 @@ def test_runs_of_steps(program, most):
         assert attrs.evolve(line.counts, seconds=0) == attrs.evolve(same.counts, seconds=0)
 
 
+def test_what_traces_have_in_common(monkeypatch):
+    """What an access touches is known from an earlier trace, if that is of the same CTAs of the batch."""
+    text = f"""{HEAD}.visible .entry k() {{ .reg .b32 %r<3>; .shared .align 16 .b8 tile[4096];
+mov.u32 %r0, %tid.x; mov.u32 %r1, tile; shl.b32 %r2, %r0, 2; add.u32 %r2, %r2, %r1; st.shared.u32 [%r2], %r0; ret; }}"""
+    kernel, found, packed, made = warpsim.load(text)["k"], [], touches._packed, []
+    touches.known_runs.cache_clear()
+    monkeypatch.setattr(touches, "_packed", lambda *given: made.append(given) or packed(*given))
+    for ctas in (1, [(1, 0, 0), (2, 0, 0)], 1, [(1, 0, 0), (2, 0, 0)]):
+        kernel((3,), (64,), (), watchers=[tracer := Tracer(ctas)], checks="none", engine="interpreter")
+        found.append(tracer.trace().marks)
+
+    assert found == [((4, 4, 0, 0, 15, 1),), ((4, 4, 0, 0, 15, 1), (4, 4, 1, 0, 15, 1))] * 2
+    assert len(made) == 2
+
+
 def test_few_accesses_are_kept(monkeypatch):
     """However often accesses of scattered places come again, what they touch soon becomes marks, which are the same."""
     text = f"""{HEAD}.visible .entry k() {{ .reg .b32 %r<5>; .reg .pred %p; .shared .align 16 .b8 tile[2048];

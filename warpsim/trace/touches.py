@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable
+from functools import lru_cache
 
 import numpy as np
 
@@ -24,6 +25,12 @@ BITS = 20
 LOW = (1 << BITS) - 1
 TOGETHER = 1 << 18
 """So many runs of blocks touched become marks at once."""
+
+
+@lru_cache(maxsize=16)
+def known_runs(block: int, index: bytes) -> dict[Hashable, Array]:
+    """The process-wide table of the runs of blocks that affine accesses of whole selections touch, where CTAs are at these positions."""
+    return {}
 
 
 class Touches:
@@ -49,6 +56,7 @@ class Touches:
         """How many marks there would be if there were no limit."""
         self._known: dict[Hashable, Array] = {}
         """The runs of accesses, by what decides them, of CTAs of one batch."""
+        self._affine: dict[Hashable, Array] = {}
         self._batch: BatchState | None = None
         self._index = np.empty(0, np.int64)
         """The position of each of its CTAs among those shown."""
@@ -64,19 +72,24 @@ class Touches:
         now: int,
     ) -> None:
         """Mark accesses of up to 16 bytes at each place; ``at``, ``columns`` and ``active`` broadcast to ``shape``."""
-        if self._batch is not machine.batch or len(self._known) >= KEPT:
+        if self._batch is not machine.batch:
             self._batch, self._known = machine.batch, {}
             self._index = self.rows.index(machine)
+            self._affine = known_runs(self.block, self._index.tobytes())
         place: object = at
+        known = self._known
         if type(at) is Affine:
             place = at.base, at.strides, at.extents
+            known = self._affine if active is None else known
         elif isinstance(at, np.ndarray):
             place = at.shape, at.tobytes()
         lanes = None if active is None else (active.shape, active.tobytes())
         key = kind, place, columns.shape, columns.tobytes(), lanes, shape
-        found = self._known.get(key)
+        found = known.get(key)
         if found is None:
-            found = self._known[key] = _packed(kind, self._keys(at, columns, active, shape))
+            if len(known) >= KEPT:
+                known.clear()
+            found = known[key] = _packed(kind, self._keys(at, columns, active, shape))
         self.add(found, now)
 
     def lanes(self, access: SharedLanes, mine: Array, index: Array) -> Array:
