@@ -32,6 +32,15 @@ def pytest_collection():
         load.LONG = math.inf  # no text that a test reads is to come from a test before it
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems():
+    """Hypothesis draws no constants of the package: to look for them in all of its files took seconds, and what is drawn would
+    depend on which tests were collected."""
+    providers = sys.modules.get("hypothesis.internal.conjecture.providers")
+    if hasattr(providers, "_get_local_constants"):
+        providers._get_local_constants = lambda: providers._local_constants  # none yet
+
+
 def pytest_terminal_summary(terminalreporter):
     """Time, and processor time of this process and of those that it started."""
     used = os.times()
