@@ -10,7 +10,12 @@ import pytest
 LONG = {"attention", "bulk_stream", "cluster_ring", "gemm_multicast", "gemm_pingpong", "gemm_rs_bf16"}
 SILENT_LONG = {"gemm_cp_async", "gemm_sparse_f16", "map_build"}
 """Large ones of which the silent rows are long."""
-DEAR = {f"gemm_cp_async-{line}" for line in (235, 240, 244, 517, 520)} | {"flag_rings-57", "mma_f16_gemm-284"}
+DEAR = {f"gemm_cp_async-{line}" for line in (235, 240, 244, 517, 520)} | {
+    "flag_rings-57",
+    "gemm_sparse_f16-160",
+    "mma_f16_gemm-128",
+    "mma_f16_gemm-284",
+}
 """Rows that cost more than those beside them."""
 WAIT = re.compile(r"mbarrier\.(?:try|test)_wait\S*\s+(\S+?),[^;]*;")
 SYNCHRONISES = re.compile(
