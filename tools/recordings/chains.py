@@ -184,7 +184,9 @@ def module(chains: list[list[str]]) -> str:
 def digests(out: np.ndarray) -> np.ndarray:
     """A number for each register's values in all threads."""
     columns = np.split(out, len(names()), axis=1)
-    return np.array([int.from_bytes(hashlib.blake2b(c.tobytes(), digest_size=8).digest()) for c in columns], np.uint64)
+    return np.array(
+        [int.from_bytes(hashlib.blake2b(c.tobytes(), digest_size=8).digest(), "big") for c in columns], np.uint64
+    )
 
 
 def record(listed: str, path: str) -> None:

@@ -126,7 +126,9 @@ def inputs(launch: list[str]) -> tuple[np.ndarray, np.ndarray]:
 def digests(out: np.ndarray) -> np.ndarray:
     """A number for each KB."""
     parts = out.reshape(-1, PAGE)
-    return np.array([int.from_bytes(hashlib.blake2b(p.tobytes(), digest_size=4).digest()) for p in parts], np.uint32)
+    return np.array(
+        [int.from_bytes(hashlib.blake2b(p.tobytes(), digest_size=4).digest(), "big") for p in parts], np.uint32
+    )
 
 
 def case(launch: list[str]) -> tuple[dict[str, object], dict[str, np.ndarray]]:
