@@ -27,7 +27,7 @@ class Part(NamedTuple):
     """Entries in a row, from the ``first`` on: what they have made (in ``writes``) of the numbers in ``reads``."""
 
     first: int
-    known: dict[tuple[int, ...], list[Value]] | None
+    known: dict[tuple[int, ...], list[Value | None]] | None
     reads: list[int]
     writes: list[int]
     steps: list[Step]
@@ -106,7 +106,7 @@ class Row:
         """Keep what a part has made; one of too many numbers is cut in two."""
         first, known, _, writes, steps = part
         assert known is not None
-        known[key] = [group.read(slot) for slot in writes]
+        known[key] = [group.env[slot] for slot in writes]
         if len(known) > MOST_KNOWN:
             if len(steps) == 1:
                 self.apart.add(first)
