@@ -33,7 +33,7 @@ SIGNS = {"e3m2": 0x20, "e2m3": 0x20, "e2m1": 0x08}
 
 @frozen
 class Variant:
-    """A product, the first lane of its D, and the first column of B (`instruction_descriptors.column_shift`)."""
+    """A product, the first lane of its D, and the column of B with which a zero-column mask begins."""
 
     product: Product
     lane: int

@@ -209,11 +209,6 @@ def zero_columns(bits: int, m: int, n: int) -> list[bool]:
     return found
 
 
-def column_shift(bits: int) -> int:
-    """The column of B that a zero-column mask descriptor begins with."""
-    return _field(bits, 56, 6)
-
-
 def encode(
     kind: str,
     m: int,

@@ -25,6 +25,8 @@ from warpsim.native.runtime.trail import Piece, Trace
 from warpsim.native.tiering.notes import note_of
 from warpsim.types import JsonObject
 
+_KEPT = "left", "accesses", "once", "outer", "frame_bytes", "spaces", "products", "counters", "counter_words", "pieces"
+"""What is kept of code, beside its functions and tables."""
 _dumps = partial(json.dumps, default=lambda value: sorted(value) if isinstance(value, frozenset) else int(value))
 
 
@@ -61,23 +63,18 @@ class Records:
             return None
         facts, addresses, tables = found
         given, variant = signature
-        return CompiledRegion(
-            region,
-            given,
-            variant,
-            images.function_at(addresses[facts["name"]]),
-            tables,
-            [(number, varying) for number, varying in facts["left"]],
-            [Access(*access) for access in facts["accesses"]],
-            facts["once"],
-            facts["outer"],
-            facts["frame_bytes"],
-            frozenset(facts["spaces"]),
-            facts["products"],
-            [Counter(*counter) for counter in facts["counters"]],
-            facts["counter_words"],
-            [Piece(b, i, k, n, [Trace(*trace) for trace in traces]) for b, i, k, n, traces in facts["pieces"]],
-        )
+        made = {
+            "left": [(number, varying) for number, varying in facts["left"]],
+            "accesses": [Access(*access) for access in facts["accesses"]],
+            "spaces": frozenset(facts["spaces"]),
+            "counters": [Counter(*counter) for counter in facts["counters"]],
+            "pieces": [
+                Piece(b, i, k, n, [Trace(*trace) for trace in traces]) for b, i, k, n, traces in facts["pieces"]
+            ],
+        }
+        function = images.function_at(addresses[facts["name"]])
+        kept = {what: facts[what] for what in _KEPT} | made
+        return CompiledRegion(region, given, variant, function, tables, **kept)
 
     def keep(
         self,
@@ -93,19 +90,7 @@ class Records:
         if images.made_by() is None or any(slot >= self._slots for slot in _slots(region)):
             return
         if linked is not None:
-            facts = {
-                "name": name,
-                "left": code.left,
-                "accesses": code.accesses,
-                "once": code.once,
-                "outer": code.outer,
-                "frame_bytes": code.frame_bytes,
-                "spaces": sorted(code.spaces),
-                "products": code.products,
-                "counters": code.counters,
-                "counter_words": code.counter_words,
-                "pieces": code.pieces,
-            }
+            facts = {what: getattr(code, what) for what in _KEPT} | {"name": name, "spaces": sorted(code.spaces)}
             images.keep(self._key(place, options, signature), linked, facts, code.tables)
         write_object(self._key(place, options), _dumps(_facts(region)).encode())
         note(note_of(self.plan.kernel))
