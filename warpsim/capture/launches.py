@@ -440,7 +440,6 @@ class Recorder:
             self.driver.write(address, held)
 
     def _wanted(self, nodes: list[Node]) -> dict[int, Captured]:
-        """The launches to record, by node number."""
         wanted: dict[int, Captured] = {}
         for number, node in enumerate(nodes):
             if isinstance(node, Kernel) and self._room(len(wanted) + 1):

@@ -121,7 +121,6 @@ def remember(machine: Machine, group: Group, again: Again | None, *, past: bool)
 
 
 def _found_at(group: Group, values: dict[str, object]) -> Key:
-    """The place of a finding with these values."""
     return line_column(cast("Instruction | None", values.get("place")) or present(group))
 
 

@@ -103,7 +103,6 @@ def _races(checks: frozenset[str]) -> Iterator[tuple[bool, Callable[[], Watcher]
 
 
 def _run(launch: LaunchState) -> None:
-    """Run a launch under its own rules."""
     from warpsim.machine.engine import Run
 
     Run(launch, watchers_of(launch), attended=attended).advance()

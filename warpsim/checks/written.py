@@ -325,7 +325,6 @@ def _chosen(place: Array, active: Array | None) -> Array:
 
 
 def _elements(bits: Allocation, place: Affine, nbytes: int) -> Array:
-    """A view of the bits at affine addresses."""
     size = min(nbytes, 8)
     shape = tuple([e if s else 1 for s, e in zip(place.strides, place.extents, strict=True)])
     steps = (*place.strides, size)

@@ -213,7 +213,6 @@ def _tensor_map(text: str, named: Mapping[str, Argument]) -> ObjectArgument:
 
 
 def _array(source: str, named: Mapping[str, Argument]) -> Argument:
-    """An array by its name, or as an argument."""
     held = named[source] if source in named else argument(source, named) if ":" in source else _named(source, named)
     if not isinstance(held, Argument) or not isinstance(held.value, np.ndarray):
         raise Unusable(f"{source!r} is no array")

@@ -212,7 +212,6 @@ def _chosen(options: Namespace, sm: int) -> Pictures:
 
 
 def _title(name: str, count: int) -> str:
-    """The title of a picture."""
     if name[0] == "m" and name[1:].isdecimal():
         return f"matrix {name[1:]}" if count > 1 else "R"
     return name.upper()

@@ -45,7 +45,6 @@ def compiled(file: str, device: str | None, flags: Sequence[str]) -> str:
 
 
 def _nvcc() -> str | None:
-    """The nvcc of the path, or of an installed toolkit."""
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     places = [os.path.join(home, "bin") for home in homes if home]
     return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(places))

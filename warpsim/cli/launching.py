@@ -177,7 +177,6 @@ def _stop_watch() -> StopWatch:
 def _launch(
     folder: str | None, watch: StopWatch | None, kernel: Kernel, grid: Dim, block: Dim, args: Arguments, **options: Any
 ) -> LaunchResult:
-    """Launch, and record the launch if a folder is given."""
     if watch is not None:
         began = time.perf_counter()
         kernel.module.image(kernel.device(options["device"])).plan(kernel.name)

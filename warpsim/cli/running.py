@@ -146,7 +146,6 @@ def command_trace(options: Namespace) -> int:
 
 
 def _ctas(options: Namespace) -> int | list[tuple[int, int, int]]:
-    """The CTAs to show."""
     if not options.cta:
         return max(options.ctas, 1)
     chosen = [(*dims(text), 0, 0)[:3] for text in options.cta]

@@ -123,7 +123,6 @@ def _reference(given: list[str], args: list[object] | None, inputs: int = 1) -> 
 
 
 def _function(text: str) -> Callable[..., list[object]]:
-    """A function of a Python file."""
     import runpy
 
     path, _, name = text.rpartition(":") if not text.endswith(".py") else (text, "", "reference")

@@ -202,7 +202,6 @@ class _Expression:
 
 
 def _of_type(node: Node, type: ScalarType) -> _Value:
-    """Bits as a plain type."""
     if type.name not in PLAIN:
         raise Untraceable(f"{type} in a condition")
     node = bits(node, type.dtype)

@@ -181,7 +181,6 @@ class DebugInfo:
     # ---- scopes ------------------------------------------------------------------------------
 
     def _function(self, entry: Entry) -> None:
-        """Read a function that has code."""
         number = (entry.number(At.LOW) >> FUNCTION) - 1
         if not 0 <= number < len(self.functions):
             return
@@ -204,7 +203,6 @@ class DebugInfo:
         return Scope(tuple(symbols), tuple(scopes), self._ranges(entry), name, call)
 
     def _ranges(self, entry: Entry) -> tuple[Range, ...]:
-        """The instructions of an entry."""
         if At.RANGES in entry.attributes:
             listed = self.sections.get(".debug_ranges", b"")
             found = [(low, high) for low, high, _ in pairs(listed, entry.number(At.RANGES), self.base, places=False)]
@@ -334,7 +332,6 @@ def _number(address: int) -> int:
 
 
 def _named(type: CType, name: str) -> CType:
-    """A type under another name."""
     return attrs.evolve(type, name=name) if isinstance(type, (Scalar, Struct)) and type is not VOID else type
 
 

@@ -366,7 +366,6 @@ class Context:
         return self._pointed(pointer, pointer.type, _count(0), None)
 
     def _several(self, first: Location | None, count: int) -> Location:
-        """As many objects from one on."""
         if first is None or count < 1:
             raise DebugError("write OBJECT@COUNT, such as *tile@8 or tile[4]@8, with an object in memory")
         if first.of is not None:
@@ -374,7 +373,6 @@ class Context:
         return attrs.evolve(first, count=count)
 
     def _element(self, whole: Location, of: ArrayType, first: Value, stop: Value | None) -> Location:
-        """Elements of an array."""
         numbers = self._checked(first, stop, of.count)
         address = whole.address + numbers * size(of.of)
         return self._elements(whole.space, address, of.of, first, stop)
@@ -433,7 +431,6 @@ class Context:
     # ---- types of C --------------------------------------------------------------------------
 
     def _type(self, name: str, stars: int) -> CType:
-        """A type that a cast names."""
         words = name.split()
         if "unsigned" in words and not {"int", "short", "char", "long"} & {*words}:
             words.append("int")
@@ -477,7 +474,6 @@ def _count(number: int) -> Value:
 
 
 def _member(whole: Location, of: CType, name: str) -> Location:
-    """A member of a struct."""
     found = of.find(name) if isinstance(of, Struct) else None
     if found is None:
         there = [member.name for member in of.members if member.name] if isinstance(of, Struct) else []

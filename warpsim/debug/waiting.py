@@ -226,7 +226,6 @@ def _copy(machine: Machine, transfer: Transfer) -> InFlight:
 
 
 def _rectangles(machine: Machine, transfer: Transfer) -> Iterator[str]:
-    """The tensor memory that operations write and read."""
     use = transfer.tensor
     for verb, parts in (("writes", use.writes), ("reads", use.reads)) if use is not None else ():
         for runs in parts:

@@ -334,7 +334,6 @@ def _steps(side: Side, shape: tuple[int, int, int]) -> tuple[int, int, int]:
 
 
 def _host(address: int, nbytes: int) -> Array:
-    """A view of host memory."""
     mapped(address, nbytes)
     return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
 

@@ -339,7 +339,6 @@ def _buffer(device: Device, spec: JsonObject, data: dict[str, Array]) -> DeviceA
 
 
 def _texture(device: Device, spec: JsonObject, buffers: dict[str, DeviceArray]) -> DeviceArray:
-    """The block of a texture or surface."""
     levels = [buffers[level["buffer"]].ptr + level["byte_offset"] for level in spec["levels"]]
     fields = textures.fields_of({key: spec[key] for key in spec if key not in ("name", "levels")}, levels)
     return device.array(np.frombuffer(fields.encode(), np.uint8))

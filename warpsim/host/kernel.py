@@ -412,7 +412,6 @@ class Kernel:
     def _given(
         self, grid: Dim, block: Dim, args: Arguments, mapped: list[int], device: Device, options: Options
     ) -> _Given:
-        """What a launch is given, checked."""
         grid3, block3, directives = dims("grid", grid), dims("block", block), self.function.directives
         if "blocksareclusters" in directives:  # the grid has clusters (PTX ISA 11.8.1)
             x, y, z = dims(".reqnctapercluster", [int(v) for v in directives["reqnctapercluster"]])
@@ -554,7 +553,6 @@ class Module:
         raise UnknownName(f"the module has no variable {shown(name)} in .global or .const; it has: {names or 'none'}")
 
     def _bound(self, device: Device, variable: str) -> list[Opaque | None]:
-        """What is bound to a variable."""
         with self._lock:
             return self._objects.setdefault(device, {}).setdefault(variable, [])
 
@@ -606,7 +604,6 @@ class Module:
         return image
 
     def _relocate(self, image: Image, variable: Variable, data: Array) -> None:
-        """Put the addresses of symbols among the bytes of a variable."""
         symbols = {(r.symbol, r.generic) for r in variable.relocations}
         bases = {key: self._symbol(image, key[0], generic=key[1]) for key in symbols}
         values = []

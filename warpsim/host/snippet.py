@@ -154,7 +154,6 @@ def run(
 
 
 def _content(shared: ArrayLike | int | None, device: Device) -> Array:
-    """The initial bytes of the shared array."""
     if shared is None:
         return np.zeros(0, np.uint8)
     content = _array("shared", np.frombuffer(shared, np.uint8) if isinstance(shared, (bytes, bytearray)) else shared)

@@ -266,7 +266,6 @@ _BESIDE = "layers (layered=True), faces (cube=True), samples (samples=) and chan
 
 
 def _checked(levels: Sequence[object]) -> tuple[Array | DeviceArray, ...]:
-    """The levels' arrays."""
     if not 1 <= len(levels) <= layout.MOST_LEVELS:
         raise LaunchError(f"a texture has 1 to {layout.MOST_LEVELS} levels, not {len(levels)}")
     arrays = tuple([readable(one) for one in levels])
@@ -286,7 +285,6 @@ def _choice(word: str, known: Sequence[str]) -> str:
 
 
 def _modes(address: str | Sequence[str]) -> tuple[str, str, str]:
-    """The address mode of each axis."""
     given = (address,) * 3 if isinstance(address, str) else (*address, *("clamp",) * 3)[:3]
     x, y, z = (_choice(mode, layout.ADDRESS_MODES) for mode in given)
     return x, y, z

@@ -923,7 +923,6 @@ def _rows(group: Group, access: MemoryAccess) -> tuple[Array, Array]:
 
 
 def _some(error: Array) -> Array | None:
-    """Errors, or None if there are none."""
     return error if error.item(0) or error.any() else None
 
 

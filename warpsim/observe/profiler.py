@@ -290,7 +290,6 @@ class Profiler(Watcher):
     # ---- memory ------------------------------------------------------------------------------
 
     def _count_all(self, machine: Machine, entry: Entry, found: AccessCounts) -> None:
-        """Count accesses of compiled code."""
         counts, nbytes = entry.counts, found.lanes * found.nbytes
         if found.space == "local":
             counts.local_bytes += nbytes
@@ -368,7 +367,6 @@ class Profiler(Watcher):
         return cost
 
     def _note(self, machine: Machine, entry: Entry, lanes: Lanes, nbytes: int) -> None:
-        """Note the worst piece of accesses."""
         row, passes, bank, words = worst(lanes, bank_passes(lanes, nbytes), nbytes)
         entry.conflict = Conflict(passes, machine.cta_at(int(lanes.columns[row])), int(lanes.warps[row]), bank, words)
 

@@ -237,7 +237,6 @@ class Seen:
 
 
 def _code_of(kernel: Kernel) -> list[Instruction]:
-    """The instructions that a kernel may execute."""
     functions = kernel.module.program.functions.values()
     return [i for f in functions if not f.entry or f.name == kernel.name for i in f.code]
 

@@ -169,7 +169,6 @@ def _either(bits: Array, *more: Array | None) -> Array:
 
 
 def _filled(value: Array) -> Array:
-    """All bits of a register."""
     like = _unsigned(value)
     if like.dtype.names is not None:
         out = np.zeros(1, like.dtype)
@@ -409,7 +408,6 @@ class Sides:
     # ---- sides -------------------------------------------------------------------------------
 
     def _start(self, machine: Machine, choice: Choice) -> None:
-        """Begin the next side."""
         start = choice.todo.pop()
         choice.here = np.zeros_like(choice.here)
         machine.push(self._stand(machine, choice, choice.group.selection, start.block, start.at, start.known))

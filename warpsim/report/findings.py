@@ -64,7 +64,6 @@ def sarif(findings: Iterable[Finding], version: str = "") -> JsonObject:
 
 
 def _rule(name: str) -> JsonObject:
-    """A rule, with its page as help."""
     sentence, page = RULES[name].sentence if name in RULES else name, page_of(name)
     rule: JsonObject = {"id": name, "name": name, "shortDescription": {"text": sentence}}
     if page:

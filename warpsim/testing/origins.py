@@ -486,7 +486,6 @@ class Way:
 
 
 def _read(step: Step, lane: int, slot: int) -> int:
-    """What a lane reads in a register."""
     return step.reads[slot][step.lanes.index(lane)]
 
 

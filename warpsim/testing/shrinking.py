@@ -247,7 +247,6 @@ def _smaller(extents: list[int], axis: int, cluster: list[int] | None) -> Iterat
 
 
 def _halved(buffer: JsonObject) -> JsonObject | None:
-    """The first half of a buffer, as a one-dimensional array."""
     count = buffer["nbytes"] // DTYPES[buffer["dtype"]].itemsize
     if count < 2 or buffer.get("content") or buffer.get("recipe"):
         return None

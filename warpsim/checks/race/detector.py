@@ -153,7 +153,6 @@ class Races:
         return accesses, None if active is None else active[:, :, 0, 0]
 
     def _flag(self, group: Group, cells: Cells, access: MemoryAccess, at: Array, columns: Array | None) -> None:
-        """Treat strong accesses as flags."""
         start = 0 if access.allocation is None else access.allocation.start
         reads, writes = access.kind != WRITE and self.clocks.launch.access(-1).form.n_dest > 0, access.writes
         if self.clocks.role.flag if access.allocation is None else self.clocks.role.level:

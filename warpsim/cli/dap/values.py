@@ -45,7 +45,6 @@ class Values:
         return len(self._children)
 
     def _referred(self, given: Body) -> list[Body]:
-        """The children of what a request refers to."""
         self.live()
         children = self._children.get(int(given["variablesReference"]))
         if children is None:

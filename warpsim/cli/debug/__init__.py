@@ -72,7 +72,6 @@ def _go_to_finding(shell: Shell, number: int) -> None:
 
 
 def _lines(name: str) -> list[str]:
-    """Read the commands in a file."""
     try:
         return text_of(name).splitlines()
     except (OSError, ValueError) as problem:

@@ -235,7 +235,6 @@ def show(value: ArrayLike, letter: str = "", of: CType | None = None) -> str:
 
 
 def _typed(of: CType, letter: str, value: ArrayLike) -> str:
-    """Format an object of a type of C."""
     data = np.asarray(value)
     match of:
         case c_types.Array():
@@ -349,5 +348,4 @@ def grid(values: Array, across: int = 16, *, first: tuple[int, int] = (0, 0), he
 
 
 def _narrow(value: Any) -> str:
-    """Format an element in few characters."""
     return plain(value) if isinstance(value, (np.integer, np.bool_)) else f"{float(value):.4g}"

@@ -503,7 +503,6 @@ class Infos(Commands):
 
 
 def _waiting(warps: tuple[int, ...]) -> str:
-    """Format the waiting warps."""
     if len(warps) == 1:
         return f"; warp {warps[0]} waits"
     return f"; warps {', '.join(map(str, warps))} wait" if warps else ""

@@ -149,7 +149,6 @@ class NamingInfos(Commands):
 
 
 def _where(place: Place | None) -> str:
-    """Where a variable is."""
     if place is None:
         return "nowhere here"
     return f"in {place.of}" + (f" at byte {place.offset}" if place.offset else "")

@@ -209,7 +209,6 @@ class Stopping(Commands):
 
 
 def _conditional(text: str) -> tuple[str, str | None]:
-    """Split ``WHAT if CONDITION``."""
     found = IF.fullmatch(text)
     assert found is not None
     what, condition = found[1].strip(), found[2]
@@ -238,5 +237,4 @@ def _described(point: Point) -> str:
 
 
 def _lines(point: Breakpoint) -> str:
-    """Format the first lines of a breakpoint."""
     return ("line " if len(point.lines) == 1 else "lines ") + ", ".join(map(str, point.lines[:8]))

@@ -258,7 +258,6 @@ def _remembering(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _failed(name: str, problem: BaseException) -> int:
-    """The code of an exception."""
     if isinstance(problem, DriverError):
         return refused(name, problem)
     if isinstance(problem, RuntimeRefusal):
@@ -296,7 +295,6 @@ def _raise_later(problem: BaseException) -> None:
 
 
 def _traced(name: str, function: Callable[..., int]) -> Callable[..., int]:
-    """A function that prints each call."""
 
     def tell(*arguments: int) -> int:
         result = function(*arguments)

@@ -373,7 +373,6 @@ def _ints(address: int, count: int, kind: str = "I") -> list[int]:
 
 
 def _fields(data_type: int, rank: int, dims: int, strides: int, elements: int, modes: tuple[int, ...]) -> Keywords:
-    """The common part of both kinds of maps."""
     require(1 <= rank <= 5, f"a tensor of {rank} dimensions")
     return {
         "data_type": _word(layout.DATA_TYPES, data_type, "data type"),
