@@ -4,6 +4,7 @@ import math
 import re
 from decimal import Decimal
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 
 import ml_dtypes
@@ -14,6 +15,7 @@ import warpsim
 from warpsim.cli import main
 from warpsim.host.cases import Case, run_prepared
 from warpsim.observe.accuracy_report import AccuracyReport, Birth
+from warpsim.observe.accuracy_values import WORTHWHILE, Recycled
 from warpsim.testing import assert_accuracy, recipe
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -803,6 +805,18 @@ def test_stores_of_two_ctas_to_one_address(guard):
 
     assert out[64 + 16 : 96].tolist() == out[96 : 96 + 16].tolist()
     assert stored.typical == pytest.approx(float(sum(lost) / 64), rel=1e-6, abs=0)
+
+
+def test_arrays_are_used_again_only_once_nobody_holds_them():
+    """A view holds the array that it shows, too."""
+    arrays, shape = Recycled(), (WORTHWHILE,)
+    held, view = arrays.take(shape), arrays.take(shape)[1:]
+    again = arrays.take(shape)
+
+    assert not any(np.shares_memory(*pair) for pair in combinations((held, view, again), 2))
+    place = again.ctypes.data
+    del again
+    assert arrays.take(shape).ctypes.data == place
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "f16x2"])

@@ -30,12 +30,13 @@ LEAST_NORMAL = {kind: math.ldexp(1.0, LEAST[kind] + PRECISION[kind] - 1) for kin
 HALVES = {"f16x2": "f16", "bf16x2": "bf16"}
 
 
-def _fma(a: Array, b: Array, c: Array, dtype: DType | None = None) -> Array:
-    return np.add(np.multiply(a, b, dtype=dtype), c, dtype=dtype)
+def _fma(a: Array, b: Array, c: Array, out: Array | None = None, dtype: DType | None = None) -> Array:
+    product = np.multiply(a, b, out=out, dtype=dtype)
+    return np.add(product, c, out=out, dtype=dtype)
 
 
-def _rsqrt(a: Array, dtype: DType | None = None) -> Array:
-    return np.reciprocal(np.sqrt(a, dtype=dtype))
+def _rsqrt(a: Array, out: Array | None = None, dtype: DType | None = None) -> Array:
+    return np.reciprocal(np.sqrt(a, out=out, dtype=dtype), out=out)
 
 
 EXACT: dict[str, Callable[..., Array]] = {
@@ -45,7 +46,7 @@ EXACT: dict[str, Callable[..., Array]] = {
     "copysign": lambda a, b, **how: np.copysign(b, a, **how), "pos": np.positive,
     "exchanged": lambda a, b, **how: np.subtract(b, a, **how),
 }  # fmt: skip
-"""The real functions that instructions round. With ``dtype``, computed in that type."""
+"""The real functions that instructions round. With ``dtype``, computed in that type, with ``out`` into that array."""
 DIFFERENCE = "sub"
 SUMS = frozenset({"add", DIFFERENCE, "fma", "mad"})
 TERMS: dict[str, list[tuple[int, bool, tuple[int, ...]]]] = {

@@ -291,8 +291,9 @@ class Accuracy(Watcher):
                 error, whole = _doubled(root, values, errors, got), None
             else:
                 sources = [shadow_value(v, e) for v, e in zip(values, errors, strict=True)]
-                whole = rounding.applied(EXACT[root](*sources, dtype=F64))
-                error = np.subtract(whole, got, dtype=F64)
+                shape = np.broadcast_shapes(*[each.shape for each in sources])
+                whole = rounding.applied(EXACT[root](*sources, out=self._wholes.arrays.take(shape), dtype=F64))
+                error = self._less(whole, got)
             active = p.active
             if p.rule.rounds:
                 others = ~in_binade_of_one(np.abs(got), rounding.kind)
@@ -303,6 +304,11 @@ class Accuracy(Watcher):
         for output, kept in zip(instruction.outputs[1:], factors, strict=False):  # what a fused sum needs later
             made.update({(output.registers[0], part): error for part, error in kept.items()})
         return made
+
+    def _less(self, whole: Array, got: Array) -> Array:
+        """Shadows less results."""
+        shape = whole.shape if whole.shape == got.shape else np.broadcast_shapes(whole.shape, got.shape)
+        return np.subtract(whole, got, out=self._wholes.arrays.take(shape), dtype=F64)
 
     def _convert(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         slot, rounding = instruction.outputs[0].registers[0], p.rule.rounding
@@ -316,7 +322,7 @@ class Accuracy(Watcher):
             got = part_of(result, (rounding.to, k))
             whole = rounding.applied(shadow_value(value, error))
             if rounding.to != "f64" or error is None or rounding.integral:
-                new = np.subtract(whole, got, dtype=F64)
+                new = self._less(whole, got)
             elif rounding.limits is None:
                 new = error
             else:
@@ -467,7 +473,7 @@ class Accuracy(Watcher):
             error = None if error is None else np.where(scale, error, 0.0)
         if product.rest is None:
             whole = product.sums + shadow_value(addend, error)
-            new = np.subtract(whole, got, dtype=F64)
+            new = self._less(whole, got)
         else:
             whole = product.sums + addend
             new = two_sum(product.sums, addend, whole) + product.rest + (whole - got)
@@ -719,7 +725,7 @@ class Accuracy(Watcher):
         expected, self._expected = self._expected, []
         for each in expected:
             got, place, columns = tensor.results(machine, each)
-            error = np.subtract(each.whole, got, dtype=F64)
+            error = self._less(each.whole, got)
             kept = None if each.kept is None else np.broadcast_to(each.kept, got.shape)
             instruction = transfer.place or group.instruction
             results = Results(group, instruction, [each.whole], [None], got, each.kind)
@@ -816,7 +822,8 @@ class Accuracy(Watcher):
         for array in errors:
             if array is not None and array.shape != shape:
                 shape = np.broadcast_shapes(shape, array.shape)
-        out = np.empty(shape)
+        out = self._wholes.arrays.take(shape)
+        out = np.empty(shape) if out is None else out
         sources = list(zip(values, errors, strict=True))
         total, largest, top, first, absorbed, bits = compiled(got, sources, out, shape)
         if bits > 1:

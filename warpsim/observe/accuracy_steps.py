@@ -6,7 +6,7 @@ floats pays one test, a plain operation (one element in each register, of all th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from warpsim.observe.accuracy_values import (
     Part,
     Pass,
     Passes,
+    Recycled,
     Results,
     Rule,
     elements,
@@ -60,6 +61,7 @@ class Wholes:
     """The shadows of registers, values and errors together, each made once."""
 
     def __init__(self) -> None:
+        self.arrays = Recycled()
         self.endless = False
         """Whether a value that is not finite may have had an error."""
         self._kept: dict[Part, Kept] = {}
@@ -81,8 +83,8 @@ def _shadow(wholes: Wholes, kept: Kept, slot: int, held: object, value: Array, e
     known = kept.get(slot)
     if known is None or known[0] is not held or known[1] is not error:
         plain = not wholes.endless and value.shape == error.shape
-        whole = np.add(value, error, dtype=F64) if plain else shadow_value(value, error)
-        known = kept[slot] = held, error, whole
+        whole = np.add(value, error, out=wholes.arrays.take(error.shape), dtype=F64) if plain else None
+        known = kept[slot] = held, error, shadow_value(value, error) if whole is None else whole
     return known[2]
 
 
@@ -118,8 +120,7 @@ def plain_step(
             noted = operated(Results(group, instruction, values, errors, got, rounded), compiled)
         else:
             sources = [_shadow(wholes, kept, *one) for one in zip(slots, held, values, errors, strict=True)]
-            shadow = exactly(*sources, dtype=F64)
-            error = np.subtract(shadow, got, dtype=F64)
+            shadow, error = _exact(exactly, sources, got, wholes)
             noted = note(Results(group, instruction, values, errors, got, rounded), error, None, shadow)
         if len(shadows) > 1 and not others.isdisjoint(shadows):
             without_errors(group, (slot,))
@@ -132,6 +133,16 @@ def plain_step(
         return None
 
     return computed
+
+
+def _exact(exactly: Callable[..., Array], sources: Sequence[Array], got: Array, wholes: Wholes) -> tuple[Array, Array]:
+    """The shadows of results, and what results lack of them."""
+    take, shape = wholes.arrays.take, got.shape
+    for source in sources:
+        if source.shape != shape:
+            shape = np.broadcast_shapes(shape, source.shape)
+    shadow = exactly(*sources, out=take(shape), dtype=F64)
+    return shadow, np.subtract(shadow, got, out=take(shape), dtype=F64)
 
 
 def compare_step(
