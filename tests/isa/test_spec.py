@@ -1,5 +1,8 @@
 """Syntax blocks, forms, and the choice of a form by a spelling."""
 
+import subprocess
+import sys
+
 import pytest
 
 from warpsim.errors import InternalError
@@ -207,3 +210,49 @@ def test_nearest():
 
     assert matching.nearest("add", ("sat", "u32")) in ("add.type d, a, b", "add{.sat}.s32 d, a, b")
     assert matching.nearest("ad", ()) == "add.type d, a, b"
+
+
+RARE = """
+import sys
+from warpsim import isa
+from warpsim.isa.spec import REGISTRY, instruction
+
+def imported():
+    return [name for name in ("video", "wmma", "tcgen05_mma") if f"warpsim.isa.{name}" in sys.modules]
+
+print(imported(), {"vmad", "wmma", "tcgen05"} <= {*REGISTRY}, "wmma" in REGISTRY, len(REGISTRY) == len([*REGISTRY]))
+print(len(REGISTRY["vmad"]) > 0, imported(), REGISTRY.revision == isa.DECLARED)
+names, found = {*REGISTRY}, {}
+for forms in [*REGISTRY.values()]:
+    for form in forms:
+        found.setdefault(form.root, set()).add(form.meaning.__module__)
+print(names == {*found}, REGISTRY.revision == isa.DECLARED)
+rare = {root: {f"warpsim.isa.{m}" for m in modules.split()} for roots, modules in isa._RARE for root in roots.split()}
+print([root for root in rare if found[root] != rare[root]])
+print(set().union(*rare.values()) & set().union(*(found[root] for root in names - rare.keys())))
+"""
+OTHERS = """
+from warpsim import isa
+from warpsim.isa.spec import REGISTRY, instruction
+
+@instruction("wmma.new.u32 d, a;")
+def new(op, a):
+    return a
+
+print([form.meaning is new for form in REGISTRY["wmma"]][-2:], REGISTRY.revision == isa.DECLARED)
+"""
+
+
+def told(program):
+    """The lines that a process of its own prints."""
+    return subprocess.check_output([sys.executable, "-c", program], text=True).splitlines()
+
+
+def test_opcodes_of_few_programs():
+    """They are known by name. Their modules, which alone declare them and nothing else, are imported when one is looked up."""
+    assert told(RARE) == ["[] True True True", "True ['video'] True", "True True", "[]", "set()"]
+
+
+def test_opcodes_of_few_programs_that_others_declare_too():
+    """What others declare comes behind what is declared here."""
+    assert told(OTHERS) == ["[False, True] False"]

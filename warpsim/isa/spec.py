@@ -13,6 +13,7 @@ import inspect
 import itertools
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, TypeVar, Union
 
 from warpsim.errors import InternalError
@@ -337,10 +338,13 @@ instruction = Declaration
 
 
 class Registry(Mapping[str, list[Form]]):
-    """Every opcode with its forms. An opcode's blocks are parsed on first use."""
+    """Every opcode with its forms. An opcode's blocks are parsed on first use, and the modules of some imported."""
 
     def __init__(self) -> None:
-        self.revision = 0  # counts declarations, for users that cache results
+        self.revision = 0
+        """Counts declarations outside of `warpsim.isa`, for users that cache results."""
+        self.later: dict[str, tuple[str, ...]] = {}
+        """The modules that declare an opcode, as no other does, until it is looked up and they are imported."""
         self._declared: dict[str, list[tuple[Declaration, Body]]] = {}
         self._forms: dict[str, list[Form]] = {}
         self._blocks: dict[Body, list[Declaration]] = {}
@@ -348,15 +352,24 @@ class Registry(Mapping[str, list[Form]]):
 
     def declare(self, declaration: Declaration, function: Body) -> None:
         """Keep a block for later."""
+        ours = function.__module__.startswith("warpsim.isa.")
         self._blocks.setdefault(function, []).append(declaration)
         for root in syntax.roots(declaration.block):
+            if not ours:
+                self._import(root)
             self._declared.setdefault(root, []).append((declaration, function))
             self._forms.pop(root, None)
-        self.revision += 1
+        self.revision += not ours
+
+    def _import(self, root: str) -> None:
+        for module in self.later.get(root, ()):
+            import_module(module)
+        self.later.pop(root, None)
 
     def __getitem__(self, root: str) -> list[Form]:
         forms = self._forms.get(root)
         if forms is None:
+            self._import(root)
             with self._lock:
                 declared = self._declared[root]
                 forms = [
@@ -369,13 +382,13 @@ class Registry(Mapping[str, list[Form]]):
         return forms
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._declared)
+        return iter({**self._declared, **self.later})
 
     def __len__(self) -> int:
-        return len(self._declared)
+        return len({**self._declared, **self.later})
 
     def __contains__(self, root: object) -> bool:
-        return root in self._declared
+        return root in self._declared or root in self.later
 
 
 REGISTRY = Registry()
