@@ -54,7 +54,7 @@ def layer(path):
 
 
 IMPORTS = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
-IMPORTS_BY_NAME = re.compile(r"(?:import_module|__import__)\(f?[\"']([\w.]+)")
+IMPORTS_BY_NAME = re.compile(r"(?:import_module|__import__|_later)\(f?[\"']([\w.]+)")
 
 
 def module_name(path):

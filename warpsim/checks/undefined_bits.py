@@ -27,7 +27,6 @@ from warpsim.checks.undefined_registers import (
     use_of,
     used_by,
 )
-from warpsim.checks.undefined_textures import Storing, UndefinedTextures
 from warpsim.graph.moves import Byte, Fate, Moves, dependence_of
 from warpsim.graph.nodes import Untraceable
 from warpsim.isa import integer, textures, warp
@@ -135,6 +134,8 @@ class TransferFunction:
         if "tensor" in names:
             return {**ports, "tensor": UndefinedTensor(machine, group, active)}
         if "textures" in names:
+            from warpsim.checks.undefined_textures import UndefinedTextures  # few programs have textures
+
             return {"textures": UndefinedTextures(machine, group, active, left=left)}
         kind = LeftMemory if left else UndefinedMemory
         memory = kind(machine, group, None if self.warps else active, combines=combines)
@@ -372,6 +373,8 @@ class TransferFunction:
 
     def _store_surface(self, machine: Machine, group: Group, active: Array | None) -> None:
         """Report a store of undefined bits to a surface, which is in global memory, by the lanes that are inside."""
+        from warpsim.checks.undefined_textures import Storing
+
         port, moves = Storing(machine, group, active), self.form.function is not textures.sured
         with muted(machine):
             self.form.function(self.instruction.op, *(get(machine, group) for get in self.getters), textures=port)
