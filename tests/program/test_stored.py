@@ -328,8 +328,8 @@ OTHER = (
 @pytest.fixture
 def later_shapes(monkeypatch):
     """Ends this process as far as it knows shapes; what follows is one that comes after it."""
-    monkeypatch.setattr(stored, "LONG", 0)
     shapes_of.cache_clear()
+    monkeypatch.setattr(stored, "LONG", 0)
     yield shapes_of.cache_clear
     shapes_of.cache_clear()
 
