@@ -559,7 +559,7 @@ def test_signals(run_program, capfd, monkeypatch):
     monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
     assert run_program("raise SystemExit(4)") == 4
     assert len(calls) == 2
-    assert executing._records("/nowhere", 0) == []
+    assert executing._errors("/nowhere", 0) == []
 
 
 # ---- the terminal --------------------------------------------------------------------------------

@@ -48,8 +48,7 @@ def command_exec(options: Namespace) -> int:
         env |= {"WARPSIM_REPORT": report, "WARPSIM_CLIENTS": "warpsim.compat"}
         start = os.path.getsize(report)
         status = _run(options.program, env)
-        records = _records(report, start)
-    errors = [r for r in records if r["severity"] == "error"]
+        errors = _errors(report, start)
     command = shlex.join(["warpsim", "exec", *options.program])
     append_errors([f"{command}: {record.get('text', record['message'])}" for record in errors])
     if errors:
@@ -89,13 +88,14 @@ def _run(program: list[str], env: dict[str, str]) -> int:
     return status
 
 
-def _records(path: str, start: int) -> list[dict[str, str]]:
-    records = []
+def _errors(path: str, start: int) -> list[dict[str, str]]:
+    errors = []
     with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
         stream.seek(start)
         for line in stream:
-            import json  # most programs report nothing
+            if '"severity": "error"' in line:
+                import json  # most programs have none
 
-            with contextlib.suppress(ValueError):  # cut off, as the program was
-                records.append(json.loads(line))
-    return records
+                with contextlib.suppress(ValueError):  # cut off, as the program was
+                    errors.append(json.loads(line))
+    return errors

@@ -335,7 +335,7 @@ def _steps(side: Side, shape: tuple[int, int, int]) -> tuple[int, int, int]:
 
 def _host(address: int, nbytes: int) -> Array:
     mapped(address, nbytes)
-    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+    return np.asarray((ctypes.c_uint8 * nbytes).from_address(address))
 
 
 def _define(

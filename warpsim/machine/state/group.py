@@ -434,7 +434,7 @@ class Group:
         if self.at:
             return self.shadowed(block.touched)
         for file in self.frame.shadows.values():
-            if not block.examined.isdisjoint(file):
+            if not (block.consulted.isdisjoint(file) or block.examined.isdisjoint(file)):
                 return self.shadowed(block.examined)
         return False
 
