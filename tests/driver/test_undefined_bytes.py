@@ -274,6 +274,38 @@ BULK = (
 )
 
 
+ALTERNATELY = "st.global.u64 [%d1], %d4;\nld.shared.u64 %d8, [%r2+32]; add.u64 %d8, %d8, 1; st.global.u64 [%d1+8], %d8;"
+LOW = "cvt.u32.u64 %r3, %d4; st.global.u32 [%d1], %r3;"
+
+
+@pytest.mark.parametrize(
+    ("after", "load", "named"),
+    [
+        (ALTERNATELY, "ld.global.u64 %d8, [%d1];", f"module-1.ptx:{LINE - 1}"),
+        (ALTERNATELY, "ld.global.u64 %d8, [%d1+8];", f"module-1.ptx:{LINE + 1}"),
+        (ALTERNATELY, "ld.global.v2.u64 {%d6, %d8}, [%d1];", f"module-1.ptx:{LINE + 1}"),
+        ("st.global.u64 [%d1+8], %d4;", "\nld.global.u64 %d8, [%d1];", f"module-2.ptx:{LINE + 1}"),
+        (LOW, "st.global.u32 [%d1], 5;\nld.global.u64 %d8, [%d1];", f"module-2.ptx:{LINE + 1}"),
+    ],
+)
+def test_where_what_a_load_finds_was_left(gpu, after, load, named):
+    """Of the bytes that it reads: the origin of what was stored there last, or the load where nothing was."""
+    gpu.run(after)
+    assert gpu.run(f"{load} st.global.u64 [%d8], %d2;") is Result.LAUNCH_FAILED
+    (found,) = map(json.loads, gpu.path.read_text().splitlines())
+    assert f"{named}:1: loaded here" in found["text"]
+
+
+def test_what_was_read_too_early(gpu):
+    """The next kernel names where, not only the copy."""
+    early = "cp.async.ca.shared.global [%r2], [%d1], 4;\nld.shared.u64 %d8, [%r2]; st.global.u64 [%d1], %d8; cp.async.wait_all;"
+    gpu.fill(gpu.states, 0, 8, 8)
+    assert gpu.run(early) is Result.SUCCESS
+    assert gpu.run("ld.global.u64 %d8, [%d1]; st.global.u64 [%d8], %d2;") is Result.LAUNCH_FAILED
+    (found,) = map(json.loads, gpu.path.read_text().splitlines())
+    assert f"module-1.ptx:{LINE + 1}:1: async-read-early" in found["text"]
+
+
 @pytest.mark.parametrize("moves", [WORD, PAIR, ASYNC, BULK])
 def test_what_the_next_kernel_copies(gpu, moves):
     """What it loads together with defined bytes is no padding of theirs, unless nothing ever wrote it."""

@@ -27,8 +27,6 @@ from warpsim.records import define
 from warpsim.types import B128
 
 MEMORY = "loaded here from uninitialised memory"
-LOADED = 16
-"""Most bytes that a thread's load reads."""
 REGISTER = "register"
 """Key of the register's name in the values of an origin that is no load."""
 COMPUTED = "computed"
@@ -115,24 +113,31 @@ class Origins:
         self, machine: Machine, group: Group, instruction: Instruction, address: Address, found: dict[int, Array]
     ) -> None:
         """Note a load that gave undefined bits to registers, by which lanes ``found`` some."""
-        origin = None
-        if found and instruction.traits.access is Access.LOAD:
+        origin, loads = None, instruction.traits.access is Access.LOAD
+        if self._stored and loads:
             kind, place = _place(instruction, address)
-            origin = self.of(kind, int(place.min()), int(place.max())) if self._stored else None
-            origin = origin or _left_in_global(machine.launch, address, next(iter(found.values())))
-        named = None if origin else _variable(machine.launch, instruction, address)
-        message = f"{MEMORY} ({named})" if named else MEMORY
+            origin = self.of(kind, int(place.min()), int(place.max()))
+        parts = instruction.operands[0].parts
+        number = {part.register.index: k for k, part in enumerate(parts) if part.register is not None}
         for slot, lanes in found.items():
-            self.put(group, slot, origin or party(machine.launch, machine.batch, group, message, lanes))
+            known = origin
+            if known is None and loads:
+                known = _left_in_global(machine.launch, address, number[slot], instruction.op.type.bytes, lanes)
+            named = None if known else _variable(machine.launch, instruction, address)
+            message = f"{MEMORY} ({named})" if named else MEMORY
+            self.put(group, slot, known or party(machine.launch, machine.batch, group, message, lanes))
 
 
-def _left_in_global(launch: LaunchState, address: Address, lanes: Array) -> Finding | None:
-    """The origin of the undefined bytes that a store has left where the first of these lanes loads; None if none has."""
-    first = int(np.broadcast_to(address.places, lanes.shape)[lanes][0])
-    allocation = launch.memory.find(first, first + 1)
-    for one in () if allocation is None else (allocation.withheld or {}).values():
-        if one.marks.data[first - one.marks.start :][:LOADED].any():
-            return one.finding.other or one.finding
+def _left_in_global(launch: LaunchState, address: Address, number: int, nbytes: int, lanes: Array) -> Finding | None:
+    """The origin of the undefined bytes that a store has left in this element where the first of these lanes loads; None if none has."""
+    first = int(np.broadcast_to(address.places, lanes.shape)[lanes][0]) + number * nbytes
+    allocation = launch.memory.find(first, first + nbytes)
+    if allocation is None or allocation.shadow is None:
+        return None
+    here = slice(first - allocation.start, first - allocation.start + nbytes)
+    for one in (allocation.withheld or {}).values():
+        if (one.marks.data[here] > allocation.shadow.data[here]).any():
+            return (one.finding.other if one.finding.rule == RULE else None) or one.finding
     return None
 
 
