@@ -233,6 +233,18 @@ def test_what_bulk_copies_store(tmp_path, effects):
     assert gpu.found() == [("uninitialised", LINE)]
 
 
+def test_bulk_copies_to_both_memories(gpu):
+    """In one step; what is undefined goes to that of the device alone."""
+    gpu.out = gpu.memory.allocate_host(64)
+    store = "st.shared.v2.u64 [%r2+32], {%d6, %d6}; fence.proxy.async; shl.b32 %r3, %r1, 5; add.u32 %r2, %r2, %r3; "
+    store += "setp.eq.u32 %p, %r1, 0; selp.b64 %d1, %d1, %d2, %p; " + OUT.replace("32;", "16;")
+    assert gpu.run(store) is Result.SUCCESS
+    with pytest.raises(DriverError):
+        copied(gpu, gpu.states, 16)
+
+    assert gpu.found() == [("uninitialised", LINE)]
+
+
 def test_what_bulk_copies_add(gpu):
     """It is an error at once, as what atomics add."""
     adds = OUT.replace("cp.", "cp.reduce.", 1).replace("bulk_group [", "bulk_group.add.u64 [")

@@ -424,7 +424,7 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
             owners, source = np.broadcast_to(columns, lacking.shape)[lacking], machine.batch.shared
             return in_order(owners << 32 | address[lacking], source.gather(address[lacking], owners, dtype))
 
-        kind = HIDDEN if apart is not None and apart.all() else ""
+        kind = HIDDEN if apart is not None and apart[lacking].all() else ""
         report(machine, group, lanes, (rule, message, {"place": at, **values}), at, "a bulk copy", held, store=kind)
     if isinstance(work, RunStore):
         keep(machine, at, places, ~written, np.full(places.shape, -1), ~lacking, apart=apart)
