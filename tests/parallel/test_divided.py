@@ -84,6 +84,27 @@ def test_is_divided(engine):
     assert np.array_equal(words, np.arange(32 * 12) * 3)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("fresh", [True, False])
+def test_what_parts_write_or_leave_undefined(engine, fresh):
+    """The next launch knows of each byte, of new memory and of other: the first three words of four are written, the last is padding."""
+    device, there = warpsim.Device("sm_90"), Elsewhere()
+    words = device.empty(32 * 12 * 4, np.uint32) if fresh else device.array(np.zeros(32 * 12 * 4, np.uint32))
+    device.memory.at(words.ptr).withheld = {}  # the host sees it by copies alone
+    copies = "mul.wide.u32 %rd2, %r2, 16; mov.u64 %rd3, s; add.u64 %rd3, %rd3, %rd2; st.shared.v2.u32 [%rd3], {1, 2};"
+    copies += (
+        "st.shared.u32 [%rd3+8], 3; ld.shared.v4.u32 {%r3, %r4, %r5, %r6}, [%rd3]; mad.wide.u32 %rd4, %r1, 16, %rd0;"
+    )
+    store = kernel(f".shared .align 16 .b8 s[512]; {copies} st.global.v4.u32 [%rd4], {{%r3, %r4, %r5, %r6}};")
+    store(12, 32, (words,), device=device, executor=there, workers=4, engine=engine, checks="all-race")
+    for word in range(4):
+        load = f"ld.global.u32 %r3, [%rd0+{(32 * 11 + 5) * 16 + word * 4}];"
+        uses = kernel(f"{load} mad.wide.u32 %rd2, %r3, 4, %rd0; ld.global.u32 %r4, [%rd2];")
+        result = uses(1, 1, (words,), device=device, on_finding="collect")
+        assert [found.rule for found in result.findings] == ["uninitialised"] * (word == 3)
+    assert there.calls == 4
+
+
 def test_two_ctas_are_divided():
     """A launch of two CTAs has two parts; one of one CTA has none."""
     for grid in (2, 1):

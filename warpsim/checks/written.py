@@ -260,6 +260,23 @@ def some_written(memory: GlobalMemory, address: int, nbytes: int) -> None:
         bits.data[address - allocation.start :][:nbytes] = 0xFF
 
 
+def mark_written(memory: GlobalMemory, address: int, index: Array | slice, written: Array | None) -> None:
+    """Set which bits of some bytes of the allocation at an address are written; None for all."""
+    allocation = memory.at(address)
+    if allocation is None or (allocation.shadow is None and (written is None or written.all())):
+        return
+    shadow_of(allocation).data[index] = 0xFF if written is None else written
+
+
+def shadow_of(allocation: Allocation) -> Allocation:
+    """The shadow of an allocation, made if it has none, to be changed."""
+    if allocation.shadow is None:
+        whole = np.full(allocation.data.size, 0xFF, np.uint8)
+        allocation.shadow = Allocation(allocation.start, whole, allocation.name, read_only=False, anchored=False)
+    allocation.shadow.own()
+    return allocation.shadow
+
+
 LEFT, LOOSE = 1, 2
 """Marks of undefined bytes that a store has left, and of those that may be a structure's padding where a kernel loads them."""
 
@@ -270,12 +287,8 @@ def spoil(memory: GlobalMemory, finding: Finding | None, places: Array, marks: A
     owners = memory.owners(places, 1)
     for index in distinct(owners[owners >= 0]):
         allocation, mine = memory.allocation(int(index)), owners == index
-        if allocation.shadow is None:
-            whole = np.full(allocation.data.size, 0xFF, np.uint8)
-            allocation.shadow = Allocation(allocation.start, whole, allocation.name, read_only=False, anchored=False)
-        allocation.shadow.own()
         at = places[mine] - allocation.start
-        allocation.shadow.data[at] = 0
+        shadow_of(allocation).data[at] = 0
         allocation.forget(at)
         if finding is not None and marks[mine].any():
             allocation.withhold((finding.file, finding.line, finding.column), finding, at, marks[mine])

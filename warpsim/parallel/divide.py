@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.flow import calls_into, used_registers
+from warpsim.checks.written import mark_written
 from warpsim.errors import ExecutionError, WarpsimError
 from warpsim.isa.atomics import JOINED
 from warpsim.isa.traits import Access, Ending
@@ -71,6 +72,7 @@ def apply(memory: GlobalMemory, outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         for at, change in outcome.written.items():
             memory.bytes_at(at)[change.marks.index()] = change.values
+            mark_written(memory, at, change.marks.index(), change.written)
         for (at, kind), change in outcome.reduced.items():
             _reduce(memory.bytes_at(at), base[at], change, kind)
     memory.version += 1

@@ -228,10 +228,11 @@ class Marks:
 
 @frozen
 class Change:
-    """Bytes that a part wrote or reduced into, and their final values, in order."""
+    """Bytes that a part wrote or reduced into, their final values, and those of their shadow (None for none), in order."""
 
     marks: Marks
     values: Array
+    written: Array | None = None
 
 
 @frozen
@@ -316,7 +317,10 @@ def _changes(touched: dict[Key, Array], memory: GlobalMemory) -> dict[Key, Chang
     for key, marks in touched.items():
         packed = Marks.of(marks)
         if packed is not None:
-            found[key] = Change(packed, memory.bytes_at(key[0] if isinstance(key, tuple) else key)[packed.index()])
+            at = memory.at(key[0] if isinstance(key, tuple) else key)
+            assert at is not None
+            bits = None if at.shadow is None else at.shadow.data[packed.index()]
+            found[key] = Change(packed, at.data[packed.index()], bits)
     return found
 
 
