@@ -113,6 +113,17 @@ def test_objects(ask, array):
     ask("cuTexObjectGetTextureDesc", out, made, status=INVALID_VALUE)
 
 
+@pytest.mark.parametrize(("size", "code"), [((8, 4), 0), ((8, 0), 0), ((4, 4), INVALID_VALUE), ((8, 3), INVALID_VALUE)])
+def test_views(ask, array, size, code):
+    """A CUDA_RESOURCE_VIEW_DESC has the size of what it is of, and is given back."""
+    given = ctypes.create_string_buffer(struct.pack("<IxxxxQQQIIII", 22, *size, 0, 0, 0, 0, 0), 112)
+    made = ask("cuTexObjectCreate", ..., resource(0, array), sampling(), given, status=code)
+    if not code:
+        back = ctypes.create_string_buffer(112)
+        ask("cuTexObjectGetResourceViewDesc", back, made)
+        assert back.raw == given.raw
+
+
 @pytest.mark.parametrize(
     ("kind", "words", "code"),
     [

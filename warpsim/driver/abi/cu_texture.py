@@ -20,7 +20,7 @@ from warpsim.layout import textures as layout
 
 FLAT, SOLID = struct.Struct("<QQII"), struct.Struct("<QQQIII")
 """CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR."""
-RESOURCE, HOW, VIEW = 144, struct.Struct("<3iiIIi3f4f"), struct.Struct("<iQQQIIII")
+RESOURCE, HOW, VIEW = 144, struct.Struct("<3iiIIi3f4f"), struct.Struct("<i4xQQQIIII")
 """Bytes of CUDA_RESOURCE_DESC; CUDA_TEXTURE_DESC without what is reserved; CUDA_RESOURCE_VIEW_DESC likewise."""
 ARRAY, MIPMAP, LINEAR, PITCHED = range(4)
 
