@@ -180,7 +180,25 @@ def test_what_is_always_the_same(gpu):
     store = "shr.u64 %d4, %d4, 60; mul.lo.u64 %d8, %d4, %d4; sub.u64 %d4, %d8, %d8; st.global.u64 [%d1], %d4;"
     assert gpu.run(store) is Result.SUCCESS
     copied(gpu, gpu.states, 16)
-    assert gpu.found() == []
+    assert (
+        gpu.run("ld.global.u64 %d8, [%d1]; add.u64 %d8, %d8, %d2; st.global.u64 [%d8], %d6;", "trap;")
+        is Result.LAUNCH_FAILED
+    )
+    assert gpu.found() == [("trap", LINE + 1)]
+
+
+def test_what_an_undefined_branch_stores_there_afterwards(gpu):
+    """It is defined, and differs."""
+    branch = "setp.gt.u64 %p, %d4, 1000; @%p bra B; st.global.u64 [%d1], 8;\nB: "
+    assert gpu.run(f"st.global.u64 [%d1], %d4; st.global.u64 [%d1], 7; {branch}") is Result.LAUNCH_FAILED
+    assert gpu.found() == [("uninitialised", LINE)]
+
+
+def test_what_strict_checks_say(tmp_path):
+    """It is an error at the store, as without the driver."""
+    gpu = Gpu(tmp_path / "found", checks="default+strict-undefined")
+    assert gpu.run() is Result.LAUNCH_FAILED
+    assert gpu.found() == [("uninitialised", LINE)]
 
 
 PAD = "mov.b64 %d8, {%r1, %r3}; st.cg.u64 [%d1], %d8; bar.sync 0; ld.cg.u64 %d8, [%d7+16];"
@@ -207,6 +225,19 @@ def test_padding_that_other_threads_load(gpu, use, missed):
         copied(gpu, gpu.out, 32)
 
     assert gpu.found() == [("uninitialised", LINE + 1)] * missed
+
+
+@pytest.mark.parametrize(
+    "stores", ["st.cg.v2.u32 [%d1], {%r1, %r3};", "mov.u32 %r2, %r3; st.cg.v2.u32 [%d1], {%r1, %r2};"]
+)
+def test_a_whole_register_that_nothing_wrote(gpu, stores):
+    """It is no padding of what other threads load with it, moved or not."""
+    assert gpu.run(stores) is Result.SUCCESS
+    assert gpu.run("ld.cg.v2.u32 {%r1, %r3}, [%d1]; st.global.v2.u32 [%d2+8], {%r1, %r3};") is Result.SUCCESS
+    with pytest.raises(DriverError):
+        copied(gpu, gpu.out, 32)
+
+    assert gpu.found() == [("uninitialised", LINE)]
 
 
 @pytest.mark.parametrize("use", ["ld.cg.u64 %d4, [%d8];", "setp.ne.u64 %p, %d8, 0; @%p st.global.u64 [%d2+8], %d6;"])
