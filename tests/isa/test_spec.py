@@ -213,7 +213,7 @@ def test_nearest():
 
 
 RARE = """
-import sys
+import importlib, pkgutil, sys
 from warpsim import isa
 from warpsim.isa.spec import REGISTRY, instruction
 
@@ -222,14 +222,15 @@ def imported():
 
 print(imported(), {"vmad", "wmma", "tcgen05"} <= {*REGISTRY}, "wmma" in REGISTRY, len(REGISTRY) == len([*REGISTRY]))
 print(len(REGISTRY["vmad"]) > 0, imported(), REGISTRY.revision == isa.DECLARED)
-names, found = {*REGISTRY}, {}
-for forms in [*REGISTRY.values()]:
-    for form in forms:
-        found.setdefault(form.root, set()).add(form.meaning.__module__)
-print(names == {*found}, REGISTRY.revision == isa.DECLARED)
+names, found = [*REGISTRY], {}
+for module in pkgutil.iter_modules(isa.__path__):
+    importlib.import_module(f"{isa.__name__}.{module.name}")
+for root, forms in REGISTRY.items():
+    found[root] = {form.meaning.__module__ for form in forms}
+print(names == [*found] == sorted(names), all(found.values()), REGISTRY.revision == isa.DECLARED)
 rare = {root: {f"warpsim.isa.{m}" for m in modules.split()} for roots, modules in isa._RARE for root in roots.split()}
 print([root for root in rare if found[root] != rare[root]])
-print(set().union(*rare.values()) & set().union(*(found[root] for root in names - rare.keys())))
+print(set().union(*rare.values()) & set().union(*(found[root] for root in found.keys() - rare.keys())))
 """
 OTHERS = """
 from warpsim import isa
@@ -241,18 +242,48 @@ def new(op, a):
 
 print([form.meaning is new for form in REGISTRY["wmma"]][-2:], REGISTRY.revision == isa.DECLARED)
 """
+FIRST = """
+import importlib, sys
+from warpsim.isa.spec import REGISTRY
+
+importlib.import_module(sys.argv[1])
+print([f"{form.meaning.__module__} {form.syntax}" for form in REGISTRY["tcgen05"]])
+"""
 
 
-def told(program):
+def told(program, *arguments):
     """The lines that a process of its own prints."""
-    return subprocess.check_output([sys.executable, "-c", program], text=True).splitlines()
+    return subprocess.check_output([sys.executable, "-c", program, *arguments], text=True).splitlines()
 
 
 def test_opcodes_of_few_programs():
-    """They are known by name. Their modules, which alone declare them and nothing else, are imported when one is looked up."""
-    assert told(RARE) == ["[] True True True", "True ['video'] True", "True True", "[]", "set()"]
+    """They are known by name, in whatever order they are looked up. Their modules, which alone declare them and nothing else, are
+    imported then."""
+    assert told(RARE) == ["[] True True True", "True ['video'] True", "True True True", "[]", "set()"]
 
 
 def test_opcodes_of_few_programs_that_others_declare_too():
     """What others declare comes behind what is declared here."""
     assert told(OTHERS) == ["[False, True] False"]
+
+
+@pytest.mark.parametrize("module", ["tensor_copies", "tensor_memory"])
+def test_forms_have_the_same_numbers_whatever_is_imported_first(module):
+    """Programs are kept with them, for other processes."""
+    assert told(FIRST, f"warpsim.isa.{module}") == told(FIRST, "warpsim.isa.mma")
+
+
+def test_an_opcode_that_another_thread_looks_up_is_known():
+    """Its modules may be imported between two looks."""
+
+    class Asked(dict):
+        def __contains__(self, name):
+            found = super().__contains__(name)
+            if registry.later.pop(name, None):
+                registry._declared[name] = []
+            return found
+
+    registry = spec.Registry()
+    registry._declared, registry.later = Asked(), Asked(op=("module",))
+    assert "op" in registry
+    assert "op" in registry

@@ -352,17 +352,19 @@ class Registry(Mapping[str, list[Form]]):
 
     def declare(self, declaration: Declaration, function: Body) -> None:
         """Keep a block for later."""
-        ours = function.__module__.startswith("warpsim.isa.")
+        declaring = str(function.__module__)
         self._blocks.setdefault(function, []).append(declaration)
         for root in syntax.roots(declaration.block):
-            if not ours:
-                self._import(root)
+            self._import(root, declaring)
             self._declared.setdefault(root, []).append((declaration, function))
             self._forms.pop(root, None)
-        self.revision += not ours
+        self.revision += not declaring.startswith("warpsim.isa.")
 
-    def _import(self, root: str) -> None:
+    def _import(self, root: str, declaring: str = "") -> None:
+        """Import the modules that declare an opcode; where one of them is ``declaring``, those before it: forms have numbers."""
         for module in self.later.get(root, ()):
+            if module == declaring:
+                return
             import_module(module)
         self.later.pop(root, None)
 
@@ -382,13 +384,13 @@ class Registry(Mapping[str, list[Form]]):
         return forms
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._declared, **self.later})
+        return iter(sorted({**self.later, **self._declared}))
 
     def __len__(self) -> int:
-        return len({**self._declared, **self.later})
+        return len({**self.later, **self._declared})
 
     def __contains__(self, root: object) -> bool:
-        return root in self._declared or root in self.later
+        return root in self.later or root in self._declared  # in this order: another thread may be importing
 
 
 REGISTRY = Registry()
