@@ -1,5 +1,6 @@
 """Syntax blocks, forms, and the choice of a form by a spelling."""
 
+import importlib
 import subprocess
 import sys
 
@@ -287,3 +288,17 @@ def test_an_opcode_that_another_thread_looks_up_is_known():
     registry._declared, registry.later = Asked(), Asked(op=("module",))
     assert "op" in registry
     assert "op" in registry
+
+
+def test_a_module_whose_import_ended_early_is_imported_again(tmp_path, monkeypatch):
+    """By Ctrl-C, say: what it had declared until then is declared once."""
+    source = "from warpsim.isa import spec\n@spec.instruction('op.u32 d, a;')\ndef op(op, a): ...\n"
+    (tmp_path / "ended_early.py").write_text(f"{source}import nothing_of_this_name\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    spec.REGISTRY.later["op"] = ("ended_early",)
+    with pytest.raises(ImportError):
+        spec.forms("op")
+    (tmp_path / "nothing_of_this_name.py").touch()
+    importlib.invalidate_caches()
+    assert len(spec.forms("op")) == 1
+    assert spec.REGISTRY.later == {}

@@ -365,7 +365,12 @@ class Registry(Mapping[str, list[Form]]):
         for module in self.later.get(root, ()):
             if module == declaring:
                 return
-            import_module(module)
+            try:
+                import_module(module)
+            except BaseException:  # Ctrl-C: the next import declares all of it again
+                for declared in self._declared.values():
+                    declared[:] = [one for one in declared if one[1].__module__ != module]
+                raise
         self.later.pop(root, None)
 
     def __getitem__(self, root: str) -> list[Form]:
