@@ -95,8 +95,9 @@ TRIES = 3
 HEAP = frozenset({"malloc", "free"})
 PRINTS = frozenset({"vprintf"})
 TOGETHER: Note[str | None] = Note("parallel")
-ORDER: Note[bool] = Note("shows order")
 """The key under which a kernel's plan caches why its CTAs must run together."""
+ORDER: Note[bool] = Note("shows order")
+"""That for whether it may show their order."""
 
 
 def divided(
