@@ -80,6 +80,10 @@ M: st.global.u32 [%rd2], %r0; E: add.u32 %r3, %r0, 2; bar.sync 0; st.shared.u32 
     "uniform": f"{FILL} {LEADER.replace('bra', 'bra.uni')} st.shared.u32 [%r2+256], %r0; E: bar.sync 0;",
     "first": f"{FILL} setp.ge.u32 %p1, %r0, 32; @%p1 bra M; bar.sync 1, 64; atom.shared.add.u32 %r3, [s], 1; st.global.u32 [%rd2], %r3;"
     "bra N; M: bar.sync 1, 64; atom.shared.add.u32 %r3, [s], 1; st.global.u32 [%rd2+4], %r3; N: bar.sync 0;",
+    "else": f"{FILL} {LEADER.replace('E', 'M')} st.shared.u32 [s+100], %r1; bra E; M: st.global.u32 [%rd2], %r0; E: bar.sync 0;",
+    "matrix": f"{FILL} setp.ge.u32 %p1, %r0, 32; @%p1 bra E; wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [%r7], "
+    "{%r0, %r0, %r0, %r0}; E: bar.sync 0;",
+    "guard": f"{FILL} setp.ge.u32 %p1, %r0, 32; @%p1 bra E; setp.ne.u32 %p2, %r0, 5; st.shared.u32 [%r2+256], %r0; @%p2 bra E; E: bar.sync 0;",
     "warp": f"{FILL} {LEADER} bar.warp.sync 0xffffffff; st.shared.u32 [%r2], %r1; E: bar.warp.sync 0xffffffff;",
 }
 """Where threads part."""
@@ -209,6 +213,21 @@ def test_whoever_asks_sees_groups():
     assert found == outcome(BODIES["loop"], "all", "raise", None, other, Parts())
     assert one.seen == other.seen
     assert (3, 1, True, [(189, 3, 0)]) in one.seen
+
+
+def test_who_runs():
+    """The leader, and behind the branch all: of what they use, it is found out whether it matters that it is undefined."""
+
+    class Running(warpsim.Watcher):
+        def __init__(self):
+            self.seen = []
+
+        def memory_accessed(self, machine, group, access):
+            self.seen.append((group.selection.n, machine.launch.running is group))
+
+    one = Running()
+    outcome(BODIES["store"], "default", "raise", None, one)
+    assert one.seen == [(192, True), (3, True), (192, True), (192, True), (192, True)]
 
 
 def test_constants_and_special_registers_ask_for_nobody():

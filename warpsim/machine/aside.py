@@ -107,9 +107,9 @@ def aside(plan: FunctionPlan, inside: BoundBlock, target: int) -> Aside | None:
     for instruction in instructions:
         traits = instruction.traits
         if traits.ending is not None:
-            goes_on = traits.ending is Ending.BRANCH and instruction.guard is None
+            goes_on = traits.ending is Ending.BRANCH
         else:
-            goes_on = instruction.form.scope is Scope.THREAD and not (traits.synchronises or traits.allocation)
+            goes_on = instruction.form.scope is Scope.THREAD and not traits.synchronises
         if not goes_on or not live.isdisjoint(instruction.writes):
             return None
     return Aside(inside, target)
