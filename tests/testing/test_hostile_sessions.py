@@ -201,10 +201,16 @@ def test_of_a_fork_that_fails_after_it_handled_another():
         kernels.launch()
     except kernels.warpsim.ExecutionError:
         forked(kernels.launch)
+
+def test_of_a_fork_that_coverage_measures(monkeypatch):
+    begin = multiprocessing.process.BaseProcess._bootstrap
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "_bootstrap", lambda *given, **more: begin(*given, **more))
+    forked(kernels.launch)
 """
 ASKED = """
 from test_lost import *
 del test_pool, test_map, test_iterator, test_future_of_a_fork, test_of_a_fork_that_fails_after_it_handled_another
+del test_of_a_fork_that_coverage_measures
 
 def test_pool_that_is_asked():
     with ThreadPool(1) as pool:
@@ -238,14 +244,14 @@ def test_errors_that_nobody_asks_for(pytester):
     )
     result = pytester.runpytest_inprocess(*ALONE, "-Wignore")
 
-    result.assert_outcomes(passed=3, failed=5)
+    result.assert_outcomes(passed=3, failed=6)
     result.stdout.fnmatch_lines(
         [
             "in a pool that nobody asked: *race: *",
             "in a pool that nobody asked: *race: *",
             "in a pool that nobody asked: *race: *",
             "in a child process: in a future that nobody asked: *race: *",
-            "in a child process: ExecutionError: *race: *",
+            *["in a child process: ExecutionError: *race: *"] * 2,
         ]
     )
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import traceback
 from fnmatch import fnmatch
 from multiprocessing import util
 
@@ -403,6 +404,7 @@ def test_what_ends_the_main_program_of_a_child(monkeypatch, tmp_path):
     monkeypatch.setenv(defaults.FILE, str(told))
     monkeypatch.setattr(defaults.atexit, "register", closing.append)
     monkeypatch.setattr(sys, "excepthook", lambda kind, problem, trace: shown.append(problem))
+    monkeypatch.setattr(traceback, "print_exc", traceback.print_exc)
     for name in ("Finalize", "register_after_fork"):
         monkeypatch.setattr(util, name, lambda *arguments, **options: None)
     defaults.pass_on_uncaught([defaults.forward])

@@ -57,14 +57,13 @@ def pass_on_uncaught(listeners: Sequence[object]) -> None:
     session.enter_context(unhandled.session())
     of_program = sys.excepthook
     of_process: Callable[..., None] = traceback.print_exc
-    ending = process.BaseProcess._bootstrap.__code__  # type: ignore[attr-defined]
 
     def program(kind: type[BaseException], problem: BaseException, trace: TracebackType | None, /) -> None:
         unhandled.note("", problem)
         of_program(kind, problem, trace)
 
     def printed(*arguments: object, **named: object) -> None:
-        if sys._getframe(1).f_code is ending:  # prints what ends a Process, which has no other hook
+        if sys._getframe(1).f_globals is vars(process):  # prints what ends a Process, which has no other hook
             unhandled.note("", sys.exc_info()[1])
         of_process(*arguments, **named)
 
