@@ -21,7 +21,7 @@ from random_kernels import WORDS, Kernel
 from state_equality import seen
 from warpsim.checks.race.reports import UNCHANGED
 from warpsim.debug import Session
-from warpsim.machine import plan
+from warpsim.machine import plan, waiting
 
 WAYS = (
     *["at once"] * 5,
@@ -167,9 +167,10 @@ def differing(seed: int, way: str, made: Kernel) -> list[str]:
         for one in (expected, found):  # but for the thread that is looked at, which goes its own way
             one["looks"] = one["looks"][1::2]
     elif way == "followed":
-        expected = outcome(made, "interpreter", watchers=[Follows()])
-        with mock.patch.object(plan, "OFTEN", 1):
-            found = outcome(made, "interpreter")
+        with mock.patch.object(waiting, "LOOK_EVERY", 2), mock.patch.object(waiting, "PATIENCE", 4):
+            expected = outcome(made, "interpreter", watchers=[Follows()])
+            with mock.patch.object(plan, "OFTEN", 1):
+                found = outcome(made, "interpreter")
     elif way in OPTIONS:
         expected = outcome(made, "interpreter", **OPTIONS[way])
         found = outcome(made, "compiled", **OPTIONS[way])
