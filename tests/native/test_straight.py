@@ -184,6 +184,48 @@ class Loads(Watcher):
         self.n += 1
 
 
+class CountsSteps:
+    """Counts steps, beside what it is mixed into."""
+
+    n = 0
+
+    def step_before(self, machine, group, instruction):
+        """One more."""
+        super().step_before(machine, group, instruction)
+        self.n += 1
+
+
+class Steps(CountsSteps, Profiler):
+    """Counts steps, too."""
+
+
+class Regions(Watcher):
+    """What it hears of code, and of entries to blocks that are counted anew."""
+
+    def __init__(self):
+        self.heard = []
+
+    def region_counted(self, machine, group, counts):
+        """Code has counted."""
+        self.heard.append(counts.entries)
+
+    def entry_counted(self, machine, group, times):
+        """A group waits, or goes on."""
+        self.heard.append(times)
+
+
+class Elsewhere(Watcher):
+    """Sees no CTA from near; another listener hears of all."""
+
+    def __init__(self, other):
+        self.other, self.params = other, []
+
+    def from_near(self, launch):
+        """The listener."""
+        self.params.append(launch.params[16:])
+        return np.empty(0, np.int64), self.other
+
+
 class Batches(Profiler):
     """Counts batches, too."""
 
@@ -203,8 +245,8 @@ def test_who_listens_is_told(straight):
     before = len(straight)
     gpu.launch(engine="interpreter")
     gpu.launch(checks="default+race")
-    for kind, heard in (Loads, 2), (Batches, 1):
-        for _ in range(3):
+    for kind, heard in (Loads, 2), (Batches, 1), (Steps, 16):
+        for _ in range(12):
             gpu.launch(watchers=[watcher := kind()])
             assert watcher.n == heard
     assert True not in straight[before:]
@@ -215,6 +257,34 @@ def test_who_listens_is_told(straight):
 
     assert len(straight) == before + 1
     assert counts == [expected]
+
+
+def test_what_such_a_launch_tells(straight):
+    """What it tells of itself is what a launch tells of which a call is not known to be all."""
+    gpu = Gpu(ADD)
+    found = []
+    for _ in range(12):
+        gpu.launch(watchers=[watcher := Regions()])
+        found.append(watcher.heard)
+
+    assert straight[-1]
+    assert found == found[:1] * 12
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_other_listeners_of_the_same_watchers(straight, monkeypatch, counts):
+    """Watchers of one class that leave CTAs to listeners of several do not share such a launch; each sees its parameters."""
+    monkeypatch.setattr(kernels, "ELSEWHERE", 0)
+    gpu = Gpu(ADD)
+    kinds = [Profiler, Watcher] if counts else [Watcher, Profiler]
+    gpu.often(watchers=[Elsewhere(kinds[0]())])
+    assert straight[-1]
+    gpu.launch(64, watchers=[watcher := Elsewhere(kinds[1]())])
+    assert not straight[-1]
+    assert set(watcher.params) == {(64).to_bytes(4, "little")}
+    if not counts:
+        found = watcher.other.profile().lines
+        assert sum(line.counts.executions for line in found) == gpu.launch(64, engine="interpreter")[0]
 
 
 @pytest.mark.parametrize("text", [ADD, SUM, TURN], ids=["add", "loop", "shared memory"])

@@ -204,7 +204,7 @@ def _run_straight(
     if not watchers and profiler is None:
         return straight.run(params)
     state = straight.machine.launch
-    state.near = None
+    state.params, state.near = params, None
     listeners = list((_elsewhere(state, watchers) if watchers else None) or watchers)
     if profiler is not None:
         listeners.append(profiler)

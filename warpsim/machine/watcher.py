@@ -66,8 +66,11 @@ class Watcher:
     def __init_subclass__(cls, **more: object) -> None:
         super().__init_subclass__(**more)
         cls.events = tuple(name for name in EVENTS if getattr(cls, name) is not getattr(Watcher, name))
-        if "compiled" not in vars(cls):
-            cls.compiled = cls.compiled.difference(vars(cls))  # code does not know of what a subclass does then
+        for handled in "compiled", "apart":
+            if handled not in vars(cls):  # code does not know what a class does then in place of the one that says so
+                said = next(base for base in cls.__mro__ if handled in vars(base))
+                same = [e for e in getattr(said, handled) if getattr(cls, e) is getattr(said, e)]
+                setattr(cls, handled, frozenset(same))
 
     def report(
         self,

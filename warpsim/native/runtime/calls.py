@@ -22,7 +22,7 @@ from warpsim.native.runtime.inputs import Signature, input_kind, layout_of, valu
 from warpsim.native.runtime.lane_tables import tables_of
 from warpsim.native.runtime.memory import wants_copy
 from warpsim.native.runtime.run import Runner
-from warpsim.native.runtime.straight import StraightLaunch, goes_straight, near_of
+from warpsim.native.runtime.straight import StraightLaunch, goes_straight, seen_by
 from warpsim.native.runtime.trail import shown
 from warpsim.native.tiering.cost import CALL, LANE, LAUNCH, STEP, Policy, has_spare_core, share_of, spent
 from warpsim.native.tiering.enqueue import enqueue_urgent
@@ -185,9 +185,8 @@ class Calls:
             self._reach = min(2 * self._reach, FAR)
             straight = not before and runner.ended and goes_straight(machine, group, code, runner)
             if straight and not entry.trials:
-                self.straight = StraightLaunch(
-                    machine, group, code, tables, values, (limit, back_edges), runner, near_of(machine.launch)
-                )
+                seen = seen_by(machine.launch, machine.hooks)
+                self.straight = StraightLaunch(machine, group, code, tables, values, (limit, back_edges), runner, seen)
             done = machine.launch.thread_instructions - before
             if place[:2] == (0, 0):
                 entry.through = (done / selection.n, runner.stored / selection.n) if runner.ended else None

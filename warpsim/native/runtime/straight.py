@@ -39,19 +39,20 @@ class StraightLaunch:
     limits: tuple[int, int]
     """The block before which it has to stop, and how often it may go back."""
     runner: Runner
-    near: bytes
-    """The CTAs that were seen from near (`near_of`)."""
+    seen: tuple[bytes, bool, bool]
+    """What was seen of it (`seen_by`)."""
     failed: bool = False
     """Whether the region gave up: the next launch that it runs from start to end is kept instead."""
 
     def run(self, params: bytes, listeners: Sequence[Listener] = ()) -> bool:
-        """Run the launch with other parameters; ``listeners`` hear what the region tells. False if the region gave up, and nothing has
-        happened."""
+        """Run the launch with other parameters; ``listeners`` hear of the region, of the last instruction and of the end. False if the
+        region gave up, and nothing has happened."""
         launch, group, tables, (limit, back_edges) = self.machine.launch, self.group, self.tables, self.limits
         if listeners:
-            if near_of(launch) != self.near:
+            hooks = Hooks(listeners)
+            if seen_by(launch, hooks) != self.seen:
                 return False
-            self.machine.hooks = Hooks(listeners)
+            self.machine.hooks = hooks
         budget, seconds = launch.settings.max_instructions, launch.settings.max_seconds
         launch.params, launch.counts, launch.findings = params, {}, {}
         launch.instructions = launch.thread_instructions = 0
@@ -70,13 +71,7 @@ class StraightLaunch:
             self.failed = outcome is not Outcome.DONE
             if self.failed:
                 return False
-            if group.at == 0:
-                end_block = group.plan.blocks[group.block]
-                launch.counts[end_block] = launch.counts.get(end_block, 0) + tables.n
-                launch.instructions += tables.n
-                launch.thread_instructions += group.selection.n
-                if self.machine.hooks.entry_counted is not None:
-                    self.machine.hooks.entry_counted(self.machine, group, 1)
+            self._end()
             if seconds is not None and time.monotonic() - began > seconds:
                 over_time(self.machine, group)
         finally:
@@ -86,10 +81,25 @@ class StraightLaunch:
                 launch.near, self.machine.hooks = None, Hooks()
         return True
 
+    def _end(self) -> None:
+        """Count the kernel's last instruction, if its block lies behind the region, and tell of it and of the end."""
+        machine, group, n = self.machine, self.group, self.tables.n
+        launch, hooks, block = machine.launch, machine.hooks, group.plan.blocks[group.block]
+        if group.at == 0:
+            launch.counts[block] = launch.counts.get(block, 0) + n
+            launch.instructions += n
+            launch.thread_instructions += group.selection.n
+        if hooks.step_before is not None:
+            hooks.step_before(machine, group, group.instruction)
+        if hooks.batch_ended is not None:
+            hooks.batch_ended(machine)
 
-def near_of(launch: LaunchState) -> bytes:
-    """The CTAs of a launch that are seen from near, to be compared."""
-    return b"" if launch.near is None else launch.near.tobytes()
+
+def seen_by(launch: LaunchState, hooks: Hooks) -> tuple[bytes, bool, bool]:
+    """Which CTAs of a launch are seen from near, and whether code has to count and to record: launches in which these differ have
+    other code."""
+    near = b"" if launch.near is None else launch.near.tobytes()
+    return near, hooks.region_counted is not None, hooks.region_recorded is not None
 
 
 def goes_straight(machine: Machine, group: Group, code: CompiledRegion, runner: Runner) -> bool:

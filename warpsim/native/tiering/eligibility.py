@@ -54,9 +54,9 @@ STEPS = frozenset(
 STRAIGHT: Note[dict[tuple[int, Kinds], StraightLaunch]] = Note("straight launches")
 KEPT = 16
 """Such launches of a kernel, each with other options or watchers, that are kept."""
-TOLD = frozenset({"entry_counted", "region_counted", "region_recorded"})
+TOLD = frozenset({"region_counted", "region_recorded"})
 """Events of a launch of which one call of code is all."""
-NEVER = frozenset({"async_issued", "finding", "group_parked", "tile_read"})
+NEVER = frozenset({"async_issued", "entry_counted", "finding", "group_parked", "tile_read"})
 """Events that come in no such launch."""
 
 
