@@ -354,6 +354,25 @@ ret; }
     assert [mark[:3] for mark in tracer.trace().marks] == [(3, 5, 0), (4, 4, 1), (11, 11, 0)]
 
 
+def test_marks_of_blocks_of_several_sizes():
+    """The same accesses of kernels with more shared memory, of which a block is larger, are marked there."""
+    places = []
+    for size in (4096, 16384):
+        text = (
+            module_head("sm_80")
+            + f"""
+.visible .entry k() {{ .reg .b32 %t, %a; .shared .align 16 .b8 tile[{size}];
+mov.u32 %t, %tid.x; shl.b32 %t, %t, 2; mov.u32 %a, tile; add.u32 %a, %a, %t;
+st.shared.u32 [%a+2048], %t; ret; }}
+"""
+        )
+        tracer = Tracer()
+        warpsim.load(text)["k"]((1,), (32,), (), watchers=[tracer], engine="interpreter")
+        places += [(low, high) for *_, low, high, _ in tracer.trace().marks]
+
+    assert places == [(2048 // 16, 2176 // 16 - 1), (2048 // 64, 2176 // 64 - 1)]
+
+
 def test_accesses_of_ctas_that_are_not_shown():
     """They leave no marks, even if there are no others."""
     text = (
