@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.checks.race.detector import RaceWatcher
 from warpsim.machine.hooks import Hooks
 from warpsim.machine.watcher import EVENTS, Watcher
+from warpsim.observe.profiler import Profiler
 
 ROOT = Path(__file__).parent.parent.parent / "programs"
 
@@ -430,3 +432,25 @@ W: mbarrier.try_wait.parity.shared.b64 %p0, [s], 0; @!%p0 bra W; ret;"""
 
     copies = 1 if who == "%p0" else 3
     assert [each for each in watcher.seen if each[2] == 8] == 2 * copies * [("shared", 0, 8)]
+
+
+class Mixed:
+    """Hears of accesses in place of what it is mixed into."""
+
+    def memory_accessed(self, machine, group, access):
+        """Nothing."""
+
+
+def test_what_code_handles_for_a_class():
+    """Code handles no event that a class, or one mixed in, takes in place of the class that says so."""
+
+    class Own(RaceWatcher):
+        def fence(self, *event):
+            """Nothing."""
+
+    class Counts(Mixed, Profiler):
+        """Another listener for one event."""
+
+    assert Own.apart == RaceWatcher.apart - {"fence"}
+    assert Counts.compiled == Profiler.compiled - {"memory_accessed"}
+    assert type("Again", (Own,), {}).apart == Own.apart

@@ -78,7 +78,7 @@ class StraightLaunch:
             launch.memory.nanoseconds += launch.now
             launch.release()
             if listeners:
-                launch.near, self.machine.hooks = None, Hooks()
+                self.machine.hooks = Hooks()
         return True
 
     def _end(self) -> None:
