@@ -214,16 +214,23 @@ class Regions(Watcher):
         self.heard.append(times)
 
 
-class Elsewhere(Watcher):
-    """Sees no CTA from near; another listener hears of all."""
+class Recorded(Watcher):
+    """Hears of code that records."""
 
-    def __init__(self, other):
-        self.other, self.params = other, []
+    def region_recorded(self, machine, group, steps):
+        """Nothing."""
+
+
+class Elsewhere(Watcher):
+    """Sees some CTAs from near; another listener hears of the others."""
+
+    def __init__(self, other, near):
+        self.other, self.near, self.params = other, np.array(near, np.int64), []
 
     def from_near(self, launch):
         """The listener."""
         self.params.append(launch.params[16:])
-        return np.empty(0, np.int64), self.other
+        return self.near, self.other
 
 
 class Batches(Profiler):
@@ -271,20 +278,31 @@ def test_what_such_a_launch_tells(straight):
     assert found == found[:1] * 12
 
 
-@pytest.mark.parametrize("counts", [True, False])
-def test_other_listeners_of_the_same_watchers(straight, monkeypatch, counts):
+@pytest.mark.parametrize(
+    ("kept", "other", "near"), [(Profiler, Watcher, []), (Watcher, Profiler, []), (Recorded, Watcher, [0])]
+)
+def test_other_listeners_of_the_same_watchers(straight, monkeypatch, kept, other, near):
     """Watchers of one class that leave CTAs to listeners of several do not share such a launch; each sees its parameters."""
     monkeypatch.setattr(kernels, "ELSEWHERE", 0)
     gpu = Gpu(ADD)
-    kinds = [Profiler, Watcher] if counts else [Watcher, Profiler]
-    gpu.often(watchers=[Elsewhere(kinds[0]())])
+    gpu.often(watchers=[Elsewhere(kept(), near)])
     assert straight[-1]
-    gpu.launch(64, watchers=[watcher := Elsewhere(kinds[1]())])
+    gpu.launch(64, watchers=[watcher := Elsewhere(other(), near)])
     assert not straight[-1]
     assert set(watcher.params) == {(64).to_bytes(4, "little")}
-    if not counts:
-        found = watcher.other.profile().lines
-        assert sum(line.counts.executions for line in found) == gpu.launch(64, engine="interpreter")[0]
+    if other is Profiler:
+        lines = watcher.other.profile().lines
+        assert sum(line.counts.executions for line in lines) == gpu.launch(64, engine="interpreter")[0]
+
+
+def test_nobody_is_seen_from_near(straight, monkeypatch):
+    """A listener that could hear of the CTAs seen from near, of which there are none, hears nothing."""
+    monkeypatch.setattr(kernels, "ELSEWHERE", 0)
+    gpu = Gpu(ADD)
+    for _ in range(12):
+        gpu.launch(watchers=[Elsewhere(Recorded(), [])])
+    assert straight[-1]
+    assert gpu.y.get().tolist() == list(range(1, 129))
 
 
 @pytest.mark.parametrize("text", [ADD, SUM, TURN], ids=["add", "loop", "shared memory"])

@@ -50,9 +50,9 @@ class Piece(NamedTuple):
 
 
 def shown(machine: Machine) -> Array | None:
-    """The columns of the CTAs of a launch that are shown from near, where a batch has all of these, and somebody wants to know."""
+    """The columns of the CTAs of a launch that are shown from near, if there are any, where a batch has all of these, and somebody wants to know."""
     near, ctas = machine.launch.near, machine.batch.ctas
-    if near is None or machine.hooks.region_recorded is None:
+    if near is None or not len(near) or machine.hooks.region_recorded is None:
         return None
     places = np.minimum(np.searchsorted(ctas, near), len(ctas) - 1)
     return places if np.array_equal(np.asarray(ctas)[places], near) else None
