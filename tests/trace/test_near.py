@@ -544,6 +544,23 @@ def test_sums_of_floats(monkeypatch):
     assert out.tolist() == [2**24 + 2] * 4
 
 
+def test_sums_of_floats_in_boxes(monkeypatch):
+    """So do copies of boxes, whose instruction names no type."""
+    monkeypatch.setattr(kernel_module, "ELSEWHERE", 0)
+    given, out = np.float32([[2**24] * 4, [1] * 4, [2] * 4]), np.zeros(4, np.float32)
+    text = BULK.replace(".param .u64 out)", ".param .align 64 .b8 out[128])").replace(
+        "ld.param.u64 %out, [out];", "mov.b64 %out, out; cvta.param.u64 %out, %out;"
+    )
+    text = text.replace(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%out], [tile], 16;",
+        "mov.u32 %x, 0; cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.bulk_group [%out, {%x}], [tile];",
+    )
+    box = warpsim.TensorMap(out, global_dim=(4,), global_strides=(), box_dim=(4,))
+    warpsim.load(text)["k"]((3,), (1,), (given, box), watchers=[Tracer([(2, 0, 0)])])
+
+    assert out.tolist() == [2**24 + 2] * 4
+
+
 def test_a_profile_of_parts_of_warps():
     """Loads of constants are not counted where the first lane of a warp is elsewhere."""
     text = (

@@ -285,7 +285,9 @@ def shows_order(plan: KernelPlan) -> bool:
         notes[ORDER] = any(
             calls_into(i, program.externs.keys() & PRINTS, program)
             if i.traits.ending is Ending.CALL
-            else i.op.get("redOp") and "global" in i.traits.spaces and (i.op.type is None or i.op.type.kind == "f")
+            else i.op.get("redOp")
+            and "global" in i.traits.spaces
+            and ((t := i.op.get("type")) is None or t.kind == "f")
             for function in reachable(plan)
             for i in function.function.code
         )
