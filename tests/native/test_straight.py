@@ -295,6 +295,29 @@ def test_other_listeners_of_the_same_watchers(straight, monkeypatch, kept, other
         assert sum(line.counts.executions for line in lines) == gpu.launch(64, engine="interpreter")[0]
 
 
+class Seconds(Watcher):
+    """Adds up the time that code took."""
+
+    seconds = 0.0
+
+    def region_counted(self, machine, group, counts):
+        """Some more."""
+        self.seconds += counts.seconds
+
+
+def test_the_time_of_code(straight):
+    """A profile shares out all of it, of several launches, too."""
+    gpu = Gpu(SUM)
+    gpu.often(watchers=[Profiler(), Seconds()])
+    profiler, clock = Profiler(), Seconds()
+    for _ in range(5):
+        gpu.launch(watchers=[profiler, clock])
+
+    assert straight[-5:] == [True] * 5
+    total = sum(line.counts.seconds for line in profiler.profile().lines)
+    assert total >= clock.seconds * 0.999 > 0
+
+
 def test_nobody_is_seen_from_near(straight, monkeypatch):
     """A listener that could hear of the CTAs seen from near, of which there are none, hears nothing."""
     monkeypatch.setattr(kernels, "ELSEWHERE", 0)
