@@ -49,6 +49,15 @@ def test_more_kernels(branches: bool, done: list[Any]) -> None:
     assert compiled > 40
 
 
+@pytest.mark.long
+def test_undefined_bits_by_ctas(done: list[Any]) -> None:
+    """Machine code leaves undefined bits with the CTA as the slowest axis, where the interpreter has it fastest."""
+    bad, compiled = compared([92002468], done, branches=True)
+
+    assert bad == []
+    assert compiled == 1
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("branches", [False, True])
 @pytest.mark.parametrize("part", range(8))

@@ -318,7 +318,7 @@ class TransferFunction:
             return after
         parts = [_left_by(machine, group, part) for part in value.parts]
         leaves = parts[0] if value.elements is None else tuple(parts)
-        computed = any(part.view(np.uint8).any() for part in parts)
+        computed = any(np.ascontiguousarray(part).view(np.uint8).any() for part in parts)
         given = [address, _bits_of(group, value), leaves, *(get(machine, group) for get in self.getters[2:])]
         if self.warps:
             given = [spread(group.warps, a, wide=False) for a in given]
