@@ -256,8 +256,8 @@ def all_written(memory: GlobalMemory, address: int) -> None:
 def some_written(memory: GlobalMemory, address: int, nbytes: int) -> None:
     """Mark bytes of one allocation as written."""
     allocation = memory.find(address, address + nbytes)
-    if allocation is not None and (bits := allocation.shadow) is not None:
-        bits.data[address - allocation.start :][:nbytes] = 0xFF
+    if allocation is not None and allocation.shadow is not None:
+        allocation.own_shadow().data[address - allocation.start :][:nbytes] = 0xFF
 
 
 def mark_written(memory: GlobalMemory, address: int, index: Array | slice, written: Array | None) -> None:
@@ -265,16 +265,7 @@ def mark_written(memory: GlobalMemory, address: int, index: Array | slice, writt
     allocation = memory.at(address)
     if allocation is None or (allocation.shadow is None and (written is None or written.all())):
         return
-    shadow_of(allocation).data[index] = 0xFF if written is None else written
-
-
-def shadow_of(allocation: Allocation) -> Allocation:
-    """The shadow of an allocation, made if it has none, to be changed."""
-    if allocation.shadow is None:
-        whole = np.full(allocation.data.size, 0xFF, np.uint8)
-        allocation.shadow = Allocation(allocation.start, whole, allocation.name, read_only=False, anchored=False)
-    allocation.shadow.own()
-    return allocation.shadow
+    allocation.own_shadow().data[index] = 0xFF if written is None else written
 
 
 LEFT, LOOSE = 1, 2
@@ -288,7 +279,7 @@ def spoil(memory: GlobalMemory, finding: Finding | None, places: Array, marks: A
     for index in distinct(owners[owners >= 0]):
         allocation, mine = memory.allocation(int(index)), owners == index
         at = places[mine] - allocation.start
-        shadow_of(allocation).data[at] = 0
+        allocation.own_shadow().data[at] = 0
         allocation.forget(at)
         if finding is not None and marks[mine].any():
             allocation.withhold((finding.file, finding.line, finding.column), finding, at, marks[mine])

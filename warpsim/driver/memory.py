@@ -347,9 +347,7 @@ def _define(
         np.lib.stride_tricks.as_strided(one.marks.data[offset:], shape, steps)[...] = 0
     if known is not None and bool(known.all()):
         known = None
-    if place.shadow is None:
-        if known is None:
-            return
-        place.shadow = Allocation(place.start, np.full(place.data.size, 0xFF, np.uint8), place.name, read_only=False)
-    bits = np.lib.stride_tricks.as_strided(place.shadow.data[offset:], shape, steps)
+    if place.shadow is None and known is None:
+        return
+    bits = np.lib.stride_tricks.as_strided(place.own_shadow().data[offset:], shape, steps)
     bits[...] = 0xFF if known is None else known

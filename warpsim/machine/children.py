@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Iterator
 
 import attrs
-import numpy as np
 
 from warpsim.machine.device_runtime import cluster_of
-from warpsim.machine.state.global_memory import Allocation, GlobalMemory
+from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.launched import Moved, Ordered
 
@@ -68,9 +67,9 @@ def _move(memory: GlobalMemory, moved: Moved) -> None:
     source = None if moved.source is None else memory.find(moved.source, moved.source + moved.nbytes)
     if target is None or (source is None and moved.source is not None):
         return  # freed since
-    at, written = slice(moved.target - target.start, moved.target - target.start + moved.nbytes), 0xFF
+    at = slice(moved.target - target.start, moved.target - target.start + moved.nbytes)
     values: object = 0
-    known: object = written
+    known: object = 0xFF
     if source is not None and moved.source is not None:
         there = slice(moved.source - source.start, moved.source - source.start + moved.nbytes)
         values = source.data[there].copy()
@@ -80,9 +79,7 @@ def _move(memory: GlobalMemory, moved: Moved) -> None:
             target.withhold(key, finding, at, marks)
         if source.shadow is not None:
             known = source.shadow.data[there].copy()
-            if target.shadow is None:
-                whole = np.full(target.data.size, written, np.uint8)
-                target.shadow = Allocation(target.start, whole, target.name, read_only=False, anchored=False)
+            target.own_shadow()
     for part, new in ((target, values), (target.shadow, known)):
         if part is not None:
             part.own()

@@ -39,8 +39,8 @@ EPOCH = 1_700_000_000 * 10**9
 
 @frozen(eq=False)
 class Withheld:
-    """The finding for whoever reads undefined values that were stored; ``marks`` has a 1 for each byte of the memory that they are
-    in."""
+    """The finding for the host that copies undefined values that were stored; ``marks`` has a byte beside each of the memory, 0 for
+    those without (others are `warpsim.checks.written.LEFT` and `LOOSE`)."""
 
     finding: Finding
     marks: Allocation
@@ -91,6 +91,14 @@ class Allocation:
     def __reduce__(self) -> tuple[Callable[[Pickled], Allocation], tuple[Pickled]]:
         state = self.start, self.data, self.name, self.read_only, self.number, self.shadow, self.withheld
         return _unpickled, (state,)
+
+    def own_shadow(self) -> Allocation:
+        """Its shadow, to be changed; one with all bits, if it had none."""
+        if self.shadow is None:
+            whole = np.full(self.data.size, 0xFF, np.uint8)
+            self.shadow = Allocation(self.start, whole, self.name, read_only=False, anchored=False)
+        self.shadow.own()
+        return self.shadow
 
     def withhold(self, key: object, finding: Finding, at: Array | slice, marks: Array | int = 1) -> None:
         """Add to what is withheld, if the host does not see these bytes."""
